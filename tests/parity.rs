@@ -6,6 +6,7 @@ mod alterations;
 mod cluster;
 mod compare;
 mod expected;
+mod files;
 mod flush;
 mod in_memory;
 mod memory;
@@ -21,8 +22,6 @@ mod versions;
 mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -214,22 +213,10 @@ impl Results {
             "{} differences from upstream, {} other faults\n{}{}",
             faults.len(),
             complaints.len(),
-            show(&faults),
+            compare::show_all(&faults),
             complaints.join("\n")
         )
     }
-}
-
-fn show(differences: &[Difference]) -> String {
-    let mut text = String::new();
-    for difference in differences {
-        write!(text, "{difference}").expect("writing to a String cannot fail");
-    }
-    text
-}
-
-fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("parity").join(name)
 }
 
 fn is_recording() -> bool {

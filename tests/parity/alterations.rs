@@ -18,9 +18,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use supercargo::config::Config;
 use supercargo_framework::{ActionType, EventResource};
 
-use super::compare::{Difference, Meant};
+use super::compare::{Difference, Meant, show_all};
 use super::scenario::Scenario;
-use super::{in_memory, is_recording, memory, print_failure, show, workers};
+use super::{in_memory, is_recording, memory, print_failure, workers};
 use alteration::{Alteration, Change, wrapped};
 
 /// The number of servers at a time.
@@ -66,7 +66,7 @@ fn all() -> Result<()> {
     }
 
     let unaltered = unaltered(&alterations, scenarios)?;
-    ensure!(unaltered.is_empty(), "wrapping the plugins changes results:\n{}", show(&unaltered));
+    ensure!(unaltered.is_empty(), "wrapping the plugins changes results:\n{}", show_all(&unaltered));
     let reports = workers::on_threads(SERVERS, &alterations, memory::config, |config, alteration| {
         try_one(alteration, scenarios, config)
     })?;

@@ -1,7 +1,7 @@
 //! Compares kube-scheduler's outcome with supercargo's.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
@@ -34,6 +34,15 @@ impl fmt::Display for Difference {
         }
         Ok(())
     }
+}
+
+/// The differences, one after another.
+pub(super) fn show_all(differences: &[Difference]) -> String {
+    let mut text = String::new();
+    for difference in differences {
+        write!(text, "{difference}").expect("writing to a String cannot fail");
+    }
+    text
 }
 
 /// Compares two outcomes of a scenario.

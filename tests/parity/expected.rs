@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
+use super::compare;
+use super::files::folder;
 use super::observe::Seen;
-use super::{compare, folder, show};
 
 /// Starts the second YAML document of a scenario file. The recorder replaces everything after it.
 const SEPARATOR: &str = "\n---\n";
@@ -48,7 +49,7 @@ impl Expected {
             return Some(format!("{name}: recorded from {recorded}, run with {version}; {how}"));
         }
         (!compare::is_current(&self.pods, seen)).then(|| {
-            let differences = show(&compare::differences(name, &self.pods, seen));
+            let differences = compare::show_all(&compare::differences(name, &self.pods, seen));
             format!("{name}: upstream (below as ours) differs from the record; {how}:\n{differences}")
         })
     }

@@ -16,8 +16,9 @@ use supercargo_controlplane::Release;
 use supercargo_plugins::DEFAULT_PLUGINS;
 
 use super::compare::Meant;
+use super::files::yaml_files;
 use super::is_recording;
-use super::scenario::{Scenario, yaml_files};
+use super::scenario::Scenario;
 use super::versions::Exceptions;
 use deviations::Deviations;
 use feature::{FEATURES, Feature, UPSTREAM_DEFAULTS};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::expected::{self, Expected};
-use super::folder;
+use super::files::{folder, yaml_files};
 use super::namespace::{NAMESPACE, pod_path};
 use super::scheduler_kind::SchedulerKind;
 
@@ -382,21 +382,6 @@ impl Pod {
             "spec": spec,
         })
     }
-}
-
-/// The `.yaml` files in a folder and its subfolders, sorted.
-pub(super) fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {
-        let path = entry?.path();
-        if path.is_dir() {
-            files.extend(yaml_files(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "yaml") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// A file's path relative to `folder`, without its extension.

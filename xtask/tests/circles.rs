@@ -8,6 +8,9 @@ use xtask::root;
 use xtask::source::{code, is_test, read, sources};
 use xtask::workspace::Workspace;
 
+/// The first files of crates with several files: libraries, and tests that are one program.
+const CRATES: [&str; 2] = ["src/lib.rs", "tests/main.rs"];
+
 /// The most files of a circle, such as a module with two of its own files.
 const MOST_FILES: usize = 3;
 
@@ -74,13 +77,17 @@ fn within(module: &[String], path: &str, modules: &BTreeSet<Path>) -> Option<Pat
     Some(base)
 }
 
-fn files(folder: &str) -> BTreeMap<Path, File> {
+/// The files of a crate, by its first file.
+fn files(first: &std::path::Path) -> BTreeMap<Path, File> {
+    let folder = first.parent().unwrap();
     let module_of = |path: &std::path::Path| -> Path {
+        if path == first {
+            return Vec::new();
+        }
         let path = path.strip_prefix(folder).unwrap().with_extension("");
-        let names = path.iter().map(|name| name.to_str().unwrap().to_owned());
-        names.filter(|name| name != "lib").collect()
+        path.iter().map(|name| name.to_str().unwrap().to_owned()).collect()
     };
-    let paths: Vec<_> = sources(folder)
+    let paths: Vec<_> = sources(folder.to_str().unwrap())
         .into_iter()
         .filter(|path| !is_test(path.strip_prefix(folder).unwrap()) && !path.ends_with("src/main.rs"))
         .collect();
@@ -165,18 +172,17 @@ fn circles(files: &BTreeMap<Path, File>) -> Vec<Vec<&Path>> {
 
 #[test]
 fn circles_of_imports_are_small_and_within_a_folder() {
-    for (name, folder) in Workspace::load().folders() {
-        let sources = folder.join("src");
-        if !root().join(&sources).is_dir() {
-            continue;
-        }
-        let files = files(sources.to_str().unwrap());
+    let workspace = Workspace::load();
+    let firsts =
+        workspace.folders().into_iter().flat_map(|(_, folder)| CRATES.map(|first| folder.join(first)));
+    for first in firsts.filter(|first| root().join(first).is_file()) {
+        let files = files(&first);
         let circles = circles(&files);
         let circles: Vec<Vec<String>> = circles
             .into_iter()
             .map(|circle| circle.iter().map(|module| module.join("/")).collect())
             .collect();
-        assert!(circles.is_empty(), "{name}: these files import each other: {circles:#?}");
+        assert!(circles.is_empty(), "{}: these files import each other: {circles:#?}", first.display());
     }
 }
 

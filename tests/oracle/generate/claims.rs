@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::Generator;
+use super::generator::Generator;
 use super::mix::Kind;
 use super::nodes::IMAGES;
 use super::storage::{CLAIMS, DRIVERS, bound_to};

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::Generator;
+use super::generator::Generator;
 use super::mix::Kind;
 use super::nodes::{ZONE, ZONES};
 use crate::oracle::history::{Reference, Step};

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Generator;
+use super::generator::Generator;
 use super::mix::Kind;
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";

@@ -4,14 +4,12 @@ use serde_json::{Map, Value, json};
 use supercargo_framework::Feature;
 
 use super::configuration::PROFILES;
+use super::generator::{Generator, moment};
 use super::mix::Kind;
+use super::names::{APPS, NAMESPACES, TRACKS};
 use super::nodes::{DISKS, IMAGES, TAINTS, ZONE, ZONES};
-use super::{Generator, moment};
 use crate::oracle::subject::TURNSTILE;
 
-pub(super) const NAMESPACES: [&str; 3] = ["default", "prod", "dev"];
-pub(super) const APPS: [&str; 3] = ["web", "db", "cache"];
-pub(super) const TRACKS: [&str; 2] = ["stable", "canary"];
 pub(super) const GATES: [&str; 2] = ["example.com/quota", "example.com/audit"];
 
 impl Generator<'_> {
@@ -294,4 +292,9 @@ fn remove(spec: &mut Value, field: &str) {
     if let Some(spec) = spec.as_object_mut() {
         spec.remove(field);
     }
+}
+
+/// The generation of a pod whose spec has changed.
+pub(super) fn grow(pod: &mut Value) {
+    pod["metadata"]["generation"] = json!(pod["metadata"]["generation"].as_i64().unwrap_or(1) + 1);
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::Generator;
-use super::steps::grow;
+use super::generator::Generator;
+use super::pods::grow;
 
 /// The containers of a spec, and their statuses.
 const CONTAINERS: [(&str, &str); 2] =

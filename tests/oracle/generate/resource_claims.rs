@@ -3,10 +3,10 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::Generator;
 use super::devices::{CLASSES, GPU, selectors};
+use super::generator::Generator;
 use super::mix::Kind;
-use super::pods::NAMESPACES;
+use super::names::NAMESPACES;
 use crate::oracle::history::{Reference, Step};
 
 /// The names of claims: few, so that pods share them, and one that never exists.

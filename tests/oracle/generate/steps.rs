@@ -3,10 +3,11 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::generator::{Generator, moment};
 use super::mix::Kind;
+use super::names::{APPS, NAMESPACES, TRACKS};
 use super::nodes::{DISKS, ZONE, ZONES};
-use super::pods::{APPS, NAMESPACES, TRACKS};
-use super::{Generator, moment};
+use super::pods::grow;
 use crate::oracle::history::{Reference, Step};
 
 /// A change that may happen.
@@ -142,19 +143,6 @@ impl Generator<'_> {
         }
     }
 
-    pub(super) fn with_some(
-        &mut self,
-        kind: &str,
-        act: impl FnOnce(&mut Self, Reference) -> Result<()>,
-    ) -> Result<()> {
-        let objects = self.subject.objects(kind);
-        if objects.is_empty() {
-            return Ok(());
-        }
-        let reference = Reference::of(&objects[self.random.below(objects.len())]);
-        act(self, reference)
-    }
-
     fn add_node(&mut self) -> Result<()> {
         self.nodes += 1;
         let name = format!("n{}", self.nodes);
@@ -216,7 +204,7 @@ impl Generator<'_> {
     fn replace_pod(&mut self) -> Result<()> {
         self.with_some("Pod", |this, pod| {
             // Upstream mixes up a pod that is being bound and another of its name.
-            let answer = this.played.answers.last().and_then(|answer| answer.pods.get(&pod.key()));
+            let answer = this.answers.last().and_then(|answer| answer.pods.get(&pod.key()));
             if answer.is_some_and(|pod| pod.place == "inflight") {
                 return Ok(());
             }
@@ -266,13 +254,6 @@ impl Generator<'_> {
         self.mix.of(Kind::DeviceConditions) > 0 && self.subject.is_assumed(pod)
     }
 
-    /// A pod that terminates during its binding is one of the differences on purpose.
-    pub(super) fn terminates_before_binding(&self, pod: &Reference) -> bool {
-        self.subject.object(pod).is_some_and(|pod| {
-            pod["metadata"]["deletionTimestamp"].is_string() && pod["spec"]["nodeName"].is_null()
-        })
-    }
-
     fn change_node(&mut self, node: Reference) -> Result<()> {
         let touches_images = self.mix.of(Kind::Images) > 0 && self.random.chance(15);
         self.change(&node, |this, node| match this.random.below(8) {
@@ -303,11 +284,6 @@ impl Generator<'_> {
         })?;
         if touches_images { self.refresh_images() } else { Ok(()) }
     }
-}
-
-/// The generation of a pod whose spec has changed.
-pub(super) fn grow(pod: &mut Value) {
-    pod["metadata"]["generation"] = json!(pod["metadata"]["generation"].as_i64().unwrap_or(1) + 1);
 }
 
 /// The status that a kubelet writes.

@@ -4,10 +4,10 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use supercargo_framework::Feature;
 
-use super::Generator;
+use super::generator::Generator;
 use super::mix::Kind;
+use super::names::NAMESPACES;
 use super::nodes::{BETA_ZONE, HOSTNAME, ZONE, ZONES};
-use super::pods::NAMESPACES;
 
 pub(super) const DRIVERS: [&str; 2] = ["disk.example", "file.example"];
 /// In-tree plugins with their CSI drivers.

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::Generator;
+use super::generator::Generator;
 use super::mix::Kind;
+use super::names::{APPS, NAMESPACES, TRACKS};
 use super::nodes::{HOSTNAME, REGION, ZONE};
-use super::pods::{APPS, NAMESPACES, TRACKS};
 
 impl Generator<'_> {
     pub(super) fn topology_spread(&mut self, spec: &mut Value) {

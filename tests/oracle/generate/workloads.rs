@@ -3,9 +3,9 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::Generator;
+use super::generator::Generator;
 use super::mix::Kind;
-use super::pods::{APPS, NAMESPACES};
+use super::names::{APPS, NAMESPACES};
 use crate::oracle::history::Step;
 
 impl Generator<'_> {
