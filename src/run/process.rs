@@ -42,11 +42,11 @@ use crate::status_writer::{StatusWriter, write_now};
 use crate::trace_collector::collector;
 use crate::watchdog::{Stalled, Watchdog};
 use supercargo_client::api::Api;
-use supercargo_client::election::{Candidacy, Elector, Leadership, Loss};
+use supercargo_client::election::{Candidacy, Elector, Leadership, LeaseName, Loss, Timing};
 use supercargo_client::fence::Fence;
 use supercargo_client::host::Host;
 use supercargo_codec::{NodeKind, PodKind};
-use supercargo_config::{Catalog, Config};
+use supercargo_config::{Catalog, Config, LeaderElectionConfig};
 use supercargo_telemetry::LogObserver;
 use supercargo_telemetry::metrics::Metrics;
 use supercargo_telemetry::traces::{Traced, traced};
@@ -152,8 +152,9 @@ impl Process {
             let election = election.pinged_every(config.leader_election.retry_period);
             let api = Api::over(election, None, false);
             let component = Arc::clone(&config.profiles[0].scheduler_name);
-            let (election, watch) = (&config.leader_election, Some(watch.clone()));
-            Candidacy::new(Elector::new(election, api, watch, component, fence, host.clone()))
+            let (lease, timing) = lease(&config.leader_election);
+            let watch = Some(watch.clone());
+            Candidacy::new(Elector::new(lease, timing, api, watch, component, fence, host.clone()))
         });
         let informers = Informers::new(&server, watch, &mailbox, kinds)?;
         metrics.set_collector(Arc::new(ResourceStats {
@@ -417,6 +418,13 @@ fn kinds(config: &Config, extenders: &HttpExtenders) -> (PodKind, NodeKind) {
     let (pods, nodes) = informers::kinds(config.client_connection.reads_protobuf());
     let pods = pods.features(config.features.clone());
     (pods.keep_raw(extenders.need_whole_pods()), nodes.keep_raw(extenders.need_whole_nodes()))
+}
+
+/// The lease to elect by, and the timing.
+fn lease(config: &LeaderElectionConfig) -> (LeaseName, Timing) {
+    let LeaderElectionConfig { lease_duration, renew_deadline, retry_period, .. } = *config;
+    let (namespace, name) = (config.resource_namespace.clone(), config.resource_name.clone());
+    (LeaseName { namespace, name }, Timing { lease_duration, renew_deadline, retry_period })
 }
 
 /// The scheduler, recorded if a path is given. It runs without a record rather than not at all.

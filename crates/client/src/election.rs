@@ -40,9 +40,9 @@ use tokio::time::Instant;
 
 pub use candidacy::Candidacy;
 pub use elector::{Elector, Loss, LossReason};
+pub use lease::LeaseName;
 
 use crate::fence::Fence;
-use supercargo_config::LeaderElectionConfig;
 
 /// How long an expired lease may stay unrenewed before its holder reports unhealthy; as
 /// kube-scheduler's watchdog.
@@ -91,18 +91,16 @@ impl Leadership {
 
 /// Timing of the election.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timing {
-    lease_duration: Duration,
-    renew_deadline: Duration,
-    retry_period: Duration,
+pub struct Timing {
+    /// How long candidates wait after the last observed renewal before one takes the lease.
+    pub lease_duration: Duration,
+    /// How long the leader retries a renewal before it gives up leading.
+    pub renew_deadline: Duration,
+    /// Time between attempts to acquire or renew the lease.
+    pub retry_period: Duration,
 }
 
 impl Timing {
-    pub(crate) fn of(config: &LeaderElectionConfig) -> Self {
-        let LeaderElectionConfig { lease_duration, renew_deadline, retry_period, .. } = *config;
-        Self { lease_duration, renew_deadline, retry_period }
-    }
-
     /// How long this process leads after sending a renewal. client-go first retries after a retry
     /// period, and stops a renew deadline later. Never longer than other candidates wait.
     fn hold(&self) -> Duration {

@@ -21,7 +21,6 @@ use super::observed::{Action, Observed};
 use super::{Fence, Leadership, Timing};
 use crate::api::Api;
 use crate::host::Host;
-use supercargo_config::LeaderElectionConfig;
 
 /// How long shutdown waits for the last event.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -91,28 +90,26 @@ enum Attempt {
 }
 
 impl Elector {
-    /// A candidate for the configured lease. It sends requests by `api` and watches by `watch`. The
+    /// A candidate for the lease. It sends requests by `api` and watches by `watch`. The
     /// `fence` is open while it leads. Events name `component` as their source.
     pub fn new(
-        config: &LeaderElectionConfig,
+        name: LeaseName,
+        timing: Timing,
         api: Api,
         watch: Option<Client>,
         component: Arc<str>,
         fence: Fence,
         host: Host,
     ) -> Self {
-        let timing = Timing::of(config);
         let mut random = host.seed.numbers("election");
         let identity: Arc<str> = new_identity(&host.name, &mut random).into();
-        let name =
-            LeaseName { namespace: config.resource_namespace.clone(), name: config.resource_name.clone() };
         let leadership = Leadership {
             lease: name.name.as_str().into(),
             identity: Arc::clone(&identity),
             holder: None,
             is_leader: false,
             last_renewal: None,
-            lease_duration: config.lease_duration,
+            lease_duration: timing.lease_duration,
         };
         let events = LeaderEvents {
             api: api.clone(),

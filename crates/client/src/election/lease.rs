@@ -12,9 +12,11 @@ use crate::api::{Api, Call, CallError, JSON};
 
 /// Namespace and name of the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LeaseName {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
+pub struct LeaseName {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
 }
 
 impl LeaseName {

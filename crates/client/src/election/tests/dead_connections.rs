@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use http::Uri;
 use supercargo_apiserver::{ApiServer, Listen};
-use supercargo_config::LeaderElectionConfig;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Elector, Fence};
-use super::world::spec;
+use super::super::{Elector, Fence, Timing};
+use super::world::{lease_name, spec};
 use crate::api::Api;
 use crate::connection::Connection;
 use crate::host::Host;
@@ -18,14 +17,11 @@ use crate::testing::Proxy;
 use crate::transport::Transport;
 
 /// A short lease, for a test in real time.
-fn short() -> LeaderElectionConfig {
-    LeaderElectionConfig {
-        lease_duration: Duration::from_secs(6),
-        renew_deadline: Duration::from_secs(5),
-        retry_period: Duration::from_secs(1),
-        ..LeaderElectionConfig::default()
-    }
-}
+const SHORT: Timing = Timing {
+    lease_duration: Duration::from_secs(6),
+    renew_deadline: Duration::from_secs(5),
+    retry_period: Duration::from_secs(1),
+};
 
 /// Freezes the connection of a leader, and waits until its lease would have expired.
 async fn freeze(prepare: impl FnOnce(Transport) -> Transport) {
@@ -42,12 +38,12 @@ async fn freeze(prepare: impl FnOnce(Transport) -> Transport) {
     let api = Api::over(prepare(Transport::connect(connection).unwrap()), None, false);
     let host = Host::local();
     let (fence, resign) = (Fence::new(Arc::clone(&host.clock)), CancellationToken::new());
-    let elector = Elector::new(&short(), api, None, "supercargo".into(), fence.clone(), host);
+    let elector = Elector::new(lease_name(), SHORT, api, None, "supercargo".into(), fence.clone(), host);
     let mut leadership = elector.leadership();
     let task = tokio::spawn(elector.run(resign.clone()));
     leadership.wait_for(|leadership| leadership.is_leader).await.unwrap();
     proxy.freeze();
-    sleep(short().lease_duration + short().retry_period).await;
+    sleep(SHORT.lease_duration + SHORT.retry_period).await;
     assert!(leadership.borrow().is_leader && fence.is_open());
     resign.cancel();
     assert!(task.await.unwrap().is_none());
@@ -56,7 +52,7 @@ async fn freeze(prepare: impl FnOnce(Transport) -> Transport) {
 
 #[tokio::test]
 async fn pings_or_a_fresh_connection_keep_the_lead() {
-    let pinged = freeze(|transport| transport.pinged_every(short().retry_period));
+    let pinged = freeze(|transport| transport.pinged_every(SHORT.retry_period));
     // The pings of other clients come too late, so only the fresh connection helps.
     tokio::join!(pinged, freeze(|transport| transport));
 }

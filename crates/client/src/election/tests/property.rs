@@ -10,9 +10,8 @@ use supercargo_apiserver::ApiServer;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use super::super::Fence;
+use super::super::{Fence, Timing};
 use super::world::{Candidate, Fate, Trip};
-use supercargo_config::LeaderElectionConfig;
 
 const CANDIDATES: usize = 3;
 /// How often the leaders are counted.
@@ -33,14 +32,11 @@ enum Trouble {
     Resigns,
 }
 
-fn config() -> LeaderElectionConfig {
-    LeaderElectionConfig {
-        lease_duration: Duration::from_secs(3),
-        renew_deadline: Duration::from_secs(2),
-        retry_period: Duration::from_millis(500),
-        ..LeaderElectionConfig::default()
-    }
-}
+const SHORT: Timing = Timing {
+    lease_duration: Duration::from_secs(3),
+    renew_deadline: Duration::from_secs(2),
+    retry_period: Duration::from_millis(500),
+};
 
 fn millis(most: u64) -> impl Strategy<Value = Duration> {
     (0..most).prop_map(Duration::from_millis)
@@ -103,7 +99,7 @@ impl Watchman {
 
 async fn play(history: Vec<(Duration, usize, Trouble)>, watches: bool) {
     let (server, watchman) = (ApiServer::default(), Watchman::start());
-    let new = || watchman.watch(Candidate::start(&server, &config(), watches));
+    let new = || watchman.watch(Candidate::start(&server, SHORT, watches));
     let mut candidates: Vec<Candidate> = (0..CANDIDATES).map(|_| new()).collect();
     for (pause, who, trouble) in history {
         sleep(pause).await;

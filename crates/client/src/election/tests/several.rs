@@ -6,14 +6,14 @@ use jiff::SignedDuration;
 use supercargo_apiserver::ApiServer;
 use tokio::time::{Instant, sleep};
 
-use super::world::{Candidate, Connection, LEASE_DURATION, LONGEST_LOOK, RETRY_PERIOD, notes, spec};
-use supercargo_config::LeaderElectionConfig;
+use super::super::Timing;
+use super::world::{Candidate, Connection, LEASE_DURATION, LONGEST_LOOK, RETRY_PERIOD, TIMING, notes, spec};
 
 /// Longer than any request in these tests.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
 fn candidates(server: &ApiServer, count: usize, watches: bool) -> Vec<Candidate> {
-    let start = |_| Candidate::start(server, &LeaderElectionConfig::default(), watches);
+    let start = |_| Candidate::start(server, TIMING, watches);
     (0..count).map(start).collect()
 }
 
@@ -59,9 +59,9 @@ async fn one_of_three_candidates_leads_and_the_others_succeed_it() {
 async fn a_dead_leader_is_replaced_when_its_lease_expires() {
     for watches in [true, false] {
         let server = ApiServer::default();
-        let first = Candidate::start(&server, &LeaderElectionConfig::default(), watches);
+        let first = Candidate::start(&server, TIMING, watches);
         first.until_it_leads().await;
-        let second = Candidate::start(&server, &LeaderElectionConfig::default(), watches);
+        let second = Candidate::start(&server, TIMING, watches);
         sleep(LEASE_DURATION * 2).await;
         let last_renewal = first.leadership.borrow().last_renewal.unwrap();
         first.kill().await;
@@ -83,7 +83,7 @@ async fn clocks_that_are_years_apart_make_no_difference() {
         let start = |skew| {
             let connection = Connection::default();
             connection.skew(skew);
-            Candidate::start_by(&server, &LeaderElectionConfig::default(), true, connection)
+            Candidate::start_by(&server, TIMING, true, connection)
         };
         let first = start(first_skew);
         first.until_it_leads().await;
@@ -104,11 +104,10 @@ async fn clocks_that_are_years_apart_make_no_difference() {
 #[tokio::test(start_paused = true)]
 async fn candidates_wait_for_the_duration_in_the_lease() {
     let server = ApiServer::default();
-    let longer =
-        LeaderElectionConfig { lease_duration: Duration::from_mins(1), ..LeaderElectionConfig::default() };
-    let first = Candidate::start(&server, &longer, true);
+    let longer = Timing { lease_duration: Duration::from_mins(1), ..TIMING };
+    let first = Candidate::start(&server, longer, true);
     first.until_it_leads().await;
-    let second = Candidate::start(&server, &LeaderElectionConfig::default(), true);
+    let second = Candidate::start(&server, TIMING, true);
     first.kill().await;
     let killed = Instant::now();
     second.until_it_leads().await;
@@ -118,9 +117,9 @@ async fn candidates_wait_for_the_duration_in_the_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_waiting_candidate_resigns_without_writing() {
     let server = ApiServer::default();
-    let first = Candidate::start(&server, &LeaderElectionConfig::default(), true);
+    let first = Candidate::start(&server, TIMING, true);
     first.until_it_leads().await;
-    let second = Candidate::start(&server, &LeaderElectionConfig::default(), true);
+    let second = Candidate::start(&server, TIMING, true);
     sleep(LEASE_DURATION).await;
     second.connection.take_requests();
     let connection = second.connection.clone();

@@ -10,15 +10,14 @@ use tokio::time::{Instant, sleep};
 use super::super::elector::LossReason;
 use super::super::{Fence, Leadership};
 use super::world::{
-    Candidate, EVENTS, Fate, HOLD, LEASE, LEASE_DURATION, RETRY_PERIOD, Trip, ask, notes, spec,
+    Candidate, EVENTS, Fate, HOLD, LEASE, LEASE_DURATION, RETRY_PERIOD, TIMING, Trip, ask, notes, spec,
 };
 use crate::api::{Api, Call, JSON};
 use crate::host::Host;
-use supercargo_config::LeaderElectionConfig;
 
 /// A candidate that leads.
 async fn leader(server: &ApiServer) -> Candidate {
-    let candidate = Candidate::start(server, &LeaderElectionConfig::default(), true);
+    let candidate = Candidate::start(server, TIMING, true);
     candidate.until_it_leads().await;
     candidate
 }
@@ -164,7 +163,7 @@ async fn a_release_is_tried_again_after_every_conflict() {
 async fn a_release_is_given_up_at_the_renew_deadline() {
     let server = ApiServer::default();
     let (_, took) = resigned(&server, Duration::from_secs(4), 3).await;
-    assert_eq!(took.as_secs(), LeaderElectionConfig::default().renew_deadline.as_secs());
+    assert_eq!(took.as_secs(), TIMING.renew_deadline.as_secs());
     assert_ne!(spec(&server).await["holderIdentity"], "");
 }
 

@@ -23,20 +23,30 @@ use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 use tower::util::ServiceExt as _;
 
-use super::super::{Elector, Fence, Leadership, Loss};
+use super::super::{Elector, Fence, Leadership, LeaseName, Loss, Timing};
 use crate::api::Api;
 use crate::host::Host;
-use supercargo_config::LeaderElectionConfig;
 
 pub(super) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/supercargo";
 pub(super) const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/kube-system/events";
 
 pub(super) const LEASE_DURATION: Duration = Duration::from_secs(15);
 pub(super) const RETRY_PERIOD: Duration = Duration::from_secs(2);
-/// With `LeaderElectionConfig::default`: a renew deadline and a retry period.
+/// kube-scheduler's defaults.
+pub(super) const TIMING: Timing = Timing {
+    lease_duration: LEASE_DURATION,
+    renew_deadline: Duration::from_secs(10),
+    retry_period: RETRY_PERIOD,
+};
+/// With `TIMING`: a renew deadline and a retry period.
 pub(super) const HOLD: Duration = Duration::from_secs(12);
 /// The longest time between two polls of the lease.
 pub(super) const LONGEST_LOOK: Duration = Duration::from_millis(4400);
+
+/// The name of `LEASE`.
+pub(super) fn lease_name() -> LeaseName {
+    LeaseName { namespace: "kube-system".to_owned(), name: "supercargo".to_owned() }
+}
 
 /// The fate of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -171,14 +181,14 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Starts a candidate with this configuration.
-    pub(super) fn start(server: &ApiServer, config: &LeaderElectionConfig, watches: bool) -> Self {
-        Self::start_by(server, config, watches, Connection::default())
+    /// Starts a candidate with this timing.
+    pub(super) fn start(server: &ApiServer, timing: Timing, watches: bool) -> Self {
+        Self::start_by(server, timing, watches, Connection::default())
     }
 
     pub(super) fn start_by(
         server: &ApiServer,
-        config: &LeaderElectionConfig,
+        timing: Timing,
         watches: bool,
         connection: Connection,
     ) -> Self {
@@ -186,7 +196,8 @@ impl Candidate {
         let fence = Fence::new(Arc::clone(&host.clock));
         let api = Api::with_client(client.clone());
         let watch = watches.then_some(client);
-        let elector = Elector::new(config, api, watch, "supercargo".into(), fence.clone(), host);
+        let elector =
+            Elector::new(lease_name(), timing, api, watch, "supercargo".into(), fence.clone(), host);
         let (leadership, resign) = (elector.leadership(), CancellationToken::new());
         let asleep_until = Arc::new(Mutex::new(Instant::now()));
         let task = tokio::spawn(sleepy(elector.run(resign.clone()), Arc::clone(&asleep_until)));
