@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::indexed::Indexed;
 use crate::labels::{Labels, MAX_LABEL_VALUE, is_label_key, is_label_value, is_name};
 use crate::node::NodeRecord;
-use crate::selector_set::{MANY, SelectorSet, TouchedMemo};
+use crate::selector_set::{Folds, MANY, SelectorSet};
 use crate::steps;
 
 /// The only field that `matchFields` supports.
@@ -298,7 +298,7 @@ struct TermIndex {
     selectors: SelectorSet,
     /// The weight on a node without any label that the terms name.
     base: i64,
-    weights: TouchedMemo<i64>,
+    weights: Folds<(), i64>,
 }
 
 impl TermIndex {
@@ -307,7 +307,7 @@ impl TermIndex {
         Self {
             base: selectors.by_default().map(|place| terms[place].weight()).sum(),
             selectors,
-            weights: TouchedMemo::default(),
+            weights: Folds::default(),
         }
     }
 
@@ -316,12 +316,8 @@ impl TermIndex {
     #[inline(never)]
     fn weight<T: NodeTerm>(&self, terms: &[T], node: &NodeRecord) -> i64 {
         let touched = self.selectors.touched(node.labels.texts().chain([(NAME, &*node.name)]));
-        self.weights.get_or(touched, |touched| {
-            let mut sum = self.base;
-            self.selectors.differences(touched, |place, matches| {
-                sum += if matches { terms[place].weight() } else { -terms[place].weight() };
-            });
-            sum
+        self.selectors.fold((&self.weights, ()), &touched, self.base, |sum, place, matches| {
+            *sum += if matches { terms[place].weight() } else { -terms[place].weight() };
         })
     }
 }

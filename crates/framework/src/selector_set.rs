@@ -1,6 +1,7 @@
 //! Many selectors that are matched together.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
@@ -14,8 +15,11 @@ use crate::steps;
 pub const MANY: usize = 32;
 
 /// Selectors by the labels that they name. To match labels costs as much as there are requirements
-/// on these labels, not as there are selectors. Results about many requirements are kept, because
-/// most nodes and pods differ in labels that the selectors do not tell apart.
+/// on these labels, not as there are selectors.
+///
+/// Labels that many nodes or pods have can touch tens of thousands of requirements. So
+/// [`fold`](SelectorSet::fold) keeps what these come to, and looks at the few others only, by which
+/// nodes and pods differ.
 #[derive(Clone, Debug)]
 pub struct SelectorSet {
     /// In the order of their keys, then of their selectors.
@@ -25,8 +29,8 @@ pub struct SelectorSet {
     needs: Box<[u32]>,
     /// The selectors that match if no label is there that they name, ascending.
     by_default: Box<[u32]>,
-    /// Whether any selector matches.
-    any: TouchedMemo<bool>,
+    /// The number of selectors that match.
+    matching: Folds<(), usize>,
 }
 
 /// What the selectors of a set can tell about labels: the clauses that apply, as ranges. The same
@@ -39,48 +43,51 @@ impl Touched {
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.0)
     }
+
+    fn clauses(&self) -> usize {
+        self.0.iter().map(|(first, end)| (end - first) as usize).sum()
+    }
 }
 
-/// The last results about labels that touch many clauses. It saves time only: the same labels touch
-/// the same clauses, which give the same result.
+/// What [`SelectorSet::fold`] keeps. It saves time only: the same clauses give the same result.
 #[derive(Debug)]
-pub struct TouchedMemo<V>(Mutex<Vec<(Touched, V)>>);
+pub struct Folds<K, V>(Mutex<Kept<K, V>>);
 
-/// The most results that are kept, and the most ranges of clauses that one may be about.
-const KEPT: usize = 64;
+#[derive(Debug)]
+struct Kept<K, V> {
+    /// By large ranges of clauses, the selectors that they concern, ascending, each with the number
+    /// of its requirements that are met; [`NEVER`] if one is violated.
+    met: BTreeMap<Touched, Arc<[(u32, u32)]>>,
+    /// The size of the lists.
+    selectors: usize,
+    /// The results of large ranges alone.
+    values: BTreeMap<(K, Touched), V>,
+}
 
-impl<V> Default for TouchedMemo<V> {
+/// The most results that are kept.
+const MOST_VALUES: usize = 1 << 16;
+
+/// The most selectors of lists that are kept: 16 MiB.
+const MOST_SELECTORS: usize = 1 << 21;
+
+impl<K, V> Default for Folds<K, V> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self(Mutex::new(Kept { met: BTreeMap::new(), selectors: 0, values: BTreeMap::new() }))
     }
 }
 
 /// A copy begins without results.
-impl<V> Clone for TouchedMemo<V> {
+impl<K, V> Clone for Folds<K, V> {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-impl<V: Copy> TouchedMemo<V> {
-    /// The result about these clauses.
-    pub fn get_or(&self, touched: Touched, find: impl FnOnce(&Touched) -> V) -> V {
-        let clauses: u32 = touched.0.iter().map(|(first, end)| end - first).sum();
-        if clauses as usize <= MANY || touched.0.len() > KEPT {
-            return find(&touched);
-        }
-        // Only threads with forks of one scheduler ever meet here.
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        steps::add(1);
-        if let Some((_, result)) = kept.iter().find(|(known, _)| *known == touched) {
-            return *result;
-        }
-        let result = find(&touched);
-        if kept.len() == KEPT {
-            kept.clear();
-        }
-        kept.push((touched, result));
-        result
+impl<K, V> Folds<K, V> {
+    /// The approximate size in bytes.
+    pub fn bytes(&self) -> usize {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.selectors * size_of::<(u32, u32)>() + kept.values.len() * size_of::<((K, Touched), V)>()
     }
 }
 
@@ -171,7 +178,7 @@ impl SelectorSet {
             clauses: clauses.into(),
             needs: needs.into(),
             by_default: by_default.into(),
-            any: TouchedMemo::default(),
+            matching: Folds::default(),
         }
     }
 
@@ -208,36 +215,89 @@ impl SelectorSet {
         Touched(touched)
     }
 
+    /// The selectors that ranges of clauses concern, ascending, each with the number of its
+    /// requirements that are met; [`NEVER`] if one is violated.
+    fn met(&self, ranges: &[ClauseRange]) -> SmallVec<[(u32, u32); 16]> {
+        let clauses = ranges.iter().flat_map(|(first, end)| &self.clauses[*first as usize..*end as usize]);
+        let mut met: SmallVec<[(u32, u32); 16]> =
+            clauses.map(|clause| (clause.selector, if clause.is_met() { 1 } else { NEVER })).collect();
+        steps::add(met.len());
+        // Most ranges are in the order of selectors, so this merges.
+        met.sort_by_key(|(selector, _)| *selector);
+        met.dedup_by(|(selector, more), (last, met)| {
+            let is_same = selector == last;
+            *met = if is_same { met.saturating_add(*more) } else { *met };
+            is_same
+        });
+        met
+    }
+
+    /// Whether a selector matches if `after` of its requirements are met; `None` if this is as with
+    /// `before`.
+    fn change(&self, selector: u32, before: u32, after: u32) -> Option<bool> {
+        let matches = |met: u32| met == self.needs[selector as usize] && met != NEVER;
+        (matches(before) != matches(after)).then(|| matches(after))
+    }
+
     /// Visits the selectors, ascending, that match these labels but not [by
     /// default](Self::by_default), with `true`; and those that match by default but not these
     /// labels, with `false`.
     pub fn differences(&self, Touched(touched): &Touched, mut visit: impl FnMut(usize, bool)) {
-        let clauses = touched.iter().flat_map(|(first, end)| &self.clauses[*first as usize..*end as usize]);
-        let mut met: SmallVec<[(u32, bool); 16]> =
-            clauses.map(|clause| (clause.selector, clause.is_met())).collect();
-        steps::add(met.len());
-        // Most ranges are in the order of selectors, so this merges.
-        met.sort_by_key(|(selector, _)| *selector);
-        for of_one in met.chunk_by(|(a, _), (b, _)| a == b) {
-            let selector = of_one[0].0 as usize;
-            let is_met = of_one.iter().all(|(_, is_met)| *is_met);
-            match self.needs[selector] {
-                0 => visit(selector, false),
-                needed if is_met && of_one.len() == needed as usize => visit(selector, true),
-                _ => {}
+        for (selector, met) in self.met(touched) {
+            if let Some(matches) = self.change(selector, 0, met) {
+                visit(selector as usize, matches);
             }
         }
+    }
+
+    /// Adds up the selectors that match these labels: begins with those that match [by
+    /// default](Self::by_default), and calls `change` for each difference, as
+    /// [`differences`](Self::differences) does. Results for one `key` must be interchangeable.
+    pub fn fold<K: Clone + Ord, V: Clone>(
+        &self,
+        (folds, key): (&Folds<K, V>, K),
+        touched: &Touched,
+        by_default: V,
+        mut change: impl FnMut(&mut V, usize, bool),
+    ) -> V {
+        let mut result = by_default;
+        if touched.clauses() <= MANY {
+            self.differences(touched, |selector, matches| change(&mut result, selector, matches));
+            return result;
+        }
+        let is_large = |(first, end): &ClauseRange| (end - first) as usize > FEW;
+        let (large, small): (SmallVec<_>, SmallVec<[_; 4]>) = touched.0.iter().copied().partition(is_large);
+        let large = Touched(large);
+        // Only threads with forks of one scheduler ever meet here.
+        let mut kept = folds.0.lock().unwrap_or_else(PoisonError::into_inner);
+        steps::add(1);
+        let known = kept.list(&large, || self.met(&large.0).as_slice().into());
+        result = kept.value((key, large), || {
+            for (selector, met) in &*known {
+                if let Some(matches) = self.change(*selector, 0, *met) {
+                    change(&mut result, *selector as usize, matches);
+                }
+            }
+            result
+        });
+        for (selector, more) in self.met(&small) {
+            steps::add(1);
+            let place = known.binary_search_by_key(&selector, |(known, _)| *known);
+            let before = place.map_or(0, |place| known[place].1);
+            if let Some(matches) = self.change(selector, before, before.saturating_add(more)) {
+                change(&mut result, selector as usize, matches);
+            }
+        }
+        result
     }
 
     /// Whether any selector matches these labels. Not inlined, so that the check of a few
     /// requirements can be.
     #[inline(never)]
     pub fn any_matches(&self, labels: &Labels) -> bool {
-        self.any.get_or(self.touched(labels.texts()), |touched| {
-            let mut any = false;
-            self.matching(touched, |_| any = true);
-            any
-        })
+        let touched = self.touched(labels.texts());
+        let count = |count: &mut usize, _, matches| *count = if matches { *count + 1 } else { *count - 1 };
+        self.fold((&self.matching, ()), &touched, self.by_default.len(), count) > 0
     }
 
     /// Visits the selectors that match these labels, ascending.
@@ -255,6 +315,31 @@ impl SelectorSet {
             }
         });
         by_default.for_each(visit);
+    }
+}
+
+impl<K: Ord, V: Clone> Kept<K, V> {
+    fn list(&mut self, large: &Touched, find: impl FnOnce() -> Arc<[(u32, u32)]>) -> Arc<[(u32, u32)]> {
+        if let Some(known) = self.met.get(large) {
+            return Arc::clone(known);
+        }
+        let found = find();
+        if self.selectors + found.len() > MOST_SELECTORS {
+            (self.selectors, self.met) = (0, BTreeMap::new());
+        }
+        self.selectors += found.len();
+        self.met.insert(large.clone(), Arc::clone(&found));
+        found
+    }
+
+    fn value(&mut self, key: (K, Touched), find: impl FnOnce() -> V) -> V {
+        if let Some(known) = self.values.get(&key) {
+            return known.clone();
+        }
+        if self.values.len() == MOST_VALUES {
+            self.values.clear();
+        }
+        self.values.entry(key).or_insert_with(find).clone()
     }
 }
 
@@ -348,20 +433,30 @@ mod tests {
     }
 
     proptest! {
-        /// The test asks each set about all labels twice. Large sets keep results.
+        /// The first selectors are there many times, so results about their labels are kept. The
+        /// others are there once. The test asks about all labels twice.
         #[test]
         fn kept_results_are_those_of_each_selector_alone(
-            selectors in vec(vec(requirement(), 1..3).prop_map(LabelSelector::new), 1..4),
+            many in vec(vec(requirement(), 1..3).prop_map(LabelSelector::new), 1..4),
+            few in vec(vec(requirement(), 1..4).prop_map(LabelSelector::new), 0..4),
             pods in vec(vec(("[a-d]", "[0-4]"), 1..4), 2..6),
         ) {
-            let repeated = || selectors.iter().cycle().take(selectors.len() * (MANY + 1));
-            let set = SelectorSet::new(repeated().map(|selector| {
+            let selectors = || many.iter().cycle().take(many.len() * (MANY + 1)).chain(&few);
+            let set = SelectorSet::new(selectors().map(|selector| {
                 Some(selector.requirements().iter().map(|requirement| (Arc::clone(&requirement.key), requirement)))
             }));
+            let folds = Folds::default();
             let pods: Vec<Labels> = pods.into_iter().map(|labels| labels.into_iter().collect()).collect();
             for labels in pods.iter().chain(&pods) {
-                let expected = selectors.iter().any(|selector| selector.matches(labels));
-                prop_assert_eq!(set.any_matches(labels), expected, "{:?}", labels);
+                let matches: Vec<bool> = selectors().map(|selector| selector.matches(labels)).collect();
+                prop_assert_eq!(set.any_matches(labels), matches.contains(&true), "{:?}", labels);
+                let mut by_default = vec![false; matches.len()];
+                set.by_default().for_each(|selector| by_default[selector] = true);
+                let touched = set.touched(labels.texts());
+                let found = set.fold((&folds, ()), &touched, by_default, |found, selector, matches| {
+                    assert_ne!(std::mem::replace(&mut found[selector], matches), matches);
+                });
+                prop_assert_eq!(found, matches, "{:?}", labels);
             }
         }
 

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use supercargo_framework::affinity::{Operator, Requirement};
 use supercargo_framework::objects::{Namespace, Object, resources};
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
-use supercargo_framework::selector_set::{SelectorSet, Touched};
+use supercargo_framework::selector_set::{Folds, SelectorSet, Touched};
 use supercargo_framework::small_map::FEW;
 use supercargo_framework::{Context, Indexed, LabelSelector, Labels, Nodes, PodInfo, PodSpec, SmallMap};
 
@@ -60,6 +60,11 @@ impl Tally {
     pub(super) fn add(&mut self, other: Self) {
         self.terms += other.terms;
         self.weight += other.weight;
+    }
+
+    fn subtract(&mut self, other: Self) {
+        self.terms -= other.terms;
+        self.weight -= other.weight;
     }
 }
 
@@ -114,24 +119,63 @@ struct Many {
     selectors: SelectorSet,
     /// Two selectors for each cover: of the namespaces that it names, and of those that it selects.
     covers: SelectorSet,
-    /// What pods count, by what the terms can tell about their namespaces and labels.
-    known: BTreeMap<(Touched, Touched), Sums>,
+    /// What the terms can tell about the namespaces of pods.
+    namespaces: BTreeMap<Touched, Covered>,
+    /// What pods match, by the place of their namespace, and by what the terms can tell of labels.
+    matches: Folds<usize, Matches>,
+}
+
+/// What terms can tell about namespaces that they do not tell apart.
+#[derive(Debug)]
+struct Covered {
+    /// Its own number.
+    number: usize,
+    /// A bit for each cover, whether it covers them.
+    bits: Box<[u64]>,
+    /// What pods without labels match.
+    by_default: Matches,
+}
+
+impl Covered {
+    fn covers(&self, group: &Group) -> bool {
+        self.bits[group.cover / 64] & (1 << (group.cover % 64)) != 0
+    }
+}
+
+/// The groups that match a pod.
+#[derive(Clone, Debug)]
+struct Matches {
+    groups: usize,
+    sums: Sums,
+}
+
+impl Matches {
+    fn change(&mut self, group: &Group, matches: bool) {
+        self.groups = if matches { self.groups + 1 } else { self.groups - 1 };
+        for (key, tally) in &group.tallies {
+            if matches {
+                self.sums[*key].add(*tally);
+            } else {
+                self.sums[*key].subtract(*tally);
+            }
+        }
+    }
 }
 
 impl Many {
     fn bytes(&self) -> usize {
-        let known = self.known.iter().map(|((namespace, labels), sums)| {
-            namespace.bytes() + labels.bytes() + size_of_val(sums) + size_of_val(&**sums)
-        });
-        self.selectors.bytes() + self.covers.bytes() + known.sum::<usize>()
+        let covered = self
+            .namespaces
+            .iter()
+            .map(|(touched, covered)| touched.bytes() + size_of_val(covered) + size_of_val(&*covered.bits));
+        self.selectors.bytes() + self.covers.bytes() + self.matches.bytes() + covered.sum::<usize>()
     }
 
-    fn touched(&self, terms: &OwnTerms, other: &PodInfo) -> (Touched, Touched) {
+    fn namespace(&self, terms: &OwnTerms, other: &PodInfo) -> Touched {
         let labels = terms.labels_of(&other.namespace);
         let exists = labels.map(|_| (EXISTS, ""));
         let texts = labels.into_iter().flat_map(Labels::texts).chain(exists);
-        let namespace = self.covers.touched(texts.chain([(NAME, &*other.namespace)]));
-        (namespace, self.selectors.touched(other.labels.texts()))
+        self.covers.touched(texts.chain([(NAME, &*other.namespace)]))
     }
 }
 
@@ -249,13 +293,14 @@ impl OwnTerms {
         let mut many = Many {
             selectors: SelectorSet::new(of_groups),
             covers: SelectorSet::new(of_covers),
-            known: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            matches: Folds::default(),
         };
         for pod in nodes.iter().flat_map(|(_, node)| node.pods()) {
-            let touched = many.touched(self, pod);
-            if !many.known.contains_key(&touched) {
-                let sums = self.sums(&many, &touched);
-                many.known.insert(touched, sums);
+            let namespace = many.namespace(self, pod);
+            if !many.namespaces.contains_key(&namespace) {
+                let covered = self.covered(&many, &namespace);
+                many.namespaces.insert(namespace, covered);
             }
         }
         self.many = Some(many);
@@ -323,47 +368,60 @@ impl OwnTerms {
     /// Whether every term matches the other pod.
     pub(super) fn all_match(&self, other: &PodInfo) -> bool {
         if let Some(many) = &self.many {
-            let mut matching = 0;
-            self.matching(many, &many.touched(self, other), |_| matching += 1);
-            return matching == self.groups.len();
+            return self.matches_of(many, other).groups == self.groups.len();
         }
         let namespace = self.labels_of(&other.namespace);
         self.groups.iter().all(|group| self.matches(group, other, namespace))
     }
 
-    /// Visits the groups of many that match a pod.
-    fn matching(&self, many: &Many, (namespace, labels): &(Touched, Touched), mut visit: impl FnMut(&Group)) {
-        let mut covered: Vec<bool> = self.covers.iter().map(|cover| cover.is_all).collect();
-        many.covers.matching(namespace, |place| covered[place / 2] = true);
-        many.selectors.matching(labels, |place| {
-            let group = &self.groups[place];
-            if covered[group.cover] {
-                visit(group);
+    /// What many terms can tell about namespaces.
+    fn covered(&self, many: &Many, namespace: &Touched) -> Covered {
+        let mut bits = vec![0; self.covers.len().div_ceil(64)].into_boxed_slice();
+        let mut cover = |place: usize| bits[place / 64] |= 1_u64 << (place % 64);
+        let all = self.covers.iter().enumerate().filter(|(_, cover)| cover.is_all);
+        all.for_each(|(place, _)| cover(place));
+        many.covers.matching(namespace, |place| cover(place / 2));
+        let sums = Sums::from_elem(Tally::default(), self.keys.len());
+        let by_default = Matches { groups: 0, sums };
+        let mut covered = Covered { number: many.namespaces.len(), bits, by_default };
+        for group in many.selectors.by_default().map(|place| &self.groups[place]) {
+            if covered.covers(group) {
+                covered.by_default.change(group, true);
             }
-        });
+        }
+        covered
     }
 
-    /// What a pod counts that some of many groups match.
-    fn sums(&self, many: &Many, touched: &(Touched, Touched)) -> Sums {
-        let mut sums = Sums::from_elem(Tally::default(), self.keys.len());
-        let mut groups = 0;
-        self.matching(many, touched, |group| {
-            groups += 1;
-            group.tallies.iter().for_each(|(key, tally)| sums[*key].add(*tally));
-        });
-        if self.need_all && groups < self.groups.len() {
-            sums.fill(Tally::default());
-        }
-        sums
+    /// The groups of many that match a pod.
+    fn matches_of(&self, many: &Many, other: &PodInfo) -> Matches {
+        let namespace = many.namespace(self, other);
+        let (no_folds, unknown);
+        let (folds, covered) = match many.namespaces.get(&namespace) {
+            Some(covered) => (&many.matches, covered),
+            // A namespace that had no pod.
+            None => {
+                (no_folds, unknown) = (Folds::default(), self.covered(many, &namespace));
+                (&no_folds, &unknown)
+            }
+        };
+        let touched = many.selectors.touched(other.labels.texts());
+        let by_default = covered.by_default.clone();
+        many.selectors.fold((folds, covered.number), &touched, by_default, |matches, place, is_met| {
+            let group = &self.groups[place];
+            if covered.covers(group) {
+                matches.change(group, is_met);
+            }
+        })
     }
 
     /// Visits what another pod counts, by topology key, possibly in parts.
     pub(super) fn visit(&self, other: &PodInfo, mut visit: impl FnMut(&Arc<str>, Tally)) {
         let mut visit = |(key, tally): (usize, Tally)| visit(&self.keys[key], tally);
         if let Some(many) = &self.many {
-            let touched = many.touched(self, other);
-            let sums = many.known.get(&touched).cloned().unwrap_or_else(|| self.sums(many, &touched));
-            sums.into_iter().enumerate().filter(|(_, tally)| tally.terms != 0).for_each(visit);
+            let Matches { groups, sums } = self.matches_of(many, other);
+            if !self.need_all || groups == self.groups.len() {
+                sums.into_iter().enumerate().filter(|(_, tally)| tally.terms != 0).for_each(visit);
+            }
         } else if self.need_all {
             let groups = if self.all_match(other) { &*self.groups } else { &[] };
             for group in groups {

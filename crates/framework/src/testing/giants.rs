@@ -16,6 +16,7 @@ use crate::objects::Object;
 pub const MOST_BYTES: usize = 1536 << 10;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
+const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 
 /// A list-like field of a pod, or of an object that a pod's attempt reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +68,12 @@ pub enum PodList {
     PreferredTermsOfPresentKey,
     /// Required node affinity terms with a bound that the label of every node misses.
     NodeTermsOfBounds,
+    /// Required node affinity terms about a label that every node has, each of another node.
+    NodeTermsOfEachNode,
     /// Requirements of one required anti-affinity term about a label that every pod has.
     RequirementsOfPresentKey,
+    /// Required anti-affinity terms about a label that every pod has, each of another pod.
+    TermsOfEachPod,
     /// Host ports.
     HostPorts,
     /// Claims, none of which exists.
@@ -150,7 +155,7 @@ pub enum PodList {
 
 impl PodList {
     /// All lists.
-    pub const ALL: [Self; 60] = [
+    pub const ALL: [Self; 62] = [
         Self::AntiAffinityKeys,
         Self::AffinityKeys,
         Self::PreferredKeys,
@@ -174,7 +179,9 @@ impl PodList {
         Self::NodeTermsOfPresentKey,
         Self::PreferredTermsOfPresentKey,
         Self::NodeTermsOfBounds,
+        Self::NodeTermsOfEachNode,
         Self::RequirementsOfPresentKey,
+        Self::TermsOfEachPod,
         Self::HostPorts,
         Self::Claims,
         Self::BoundClaims,
@@ -258,6 +265,14 @@ impl PodList {
                 let above =
                     |i: usize| json!({ "key": "cores", "operator": "Gt", "values": [(100 + i).to_string()] });
                 (NODE_TERMS, list(items, |i| node_term(above(i))))
+            }
+            Self::NodeTermsOfEachNode => {
+                let of = |i| is_in(HOSTNAME, json!([node_name(i)]));
+                (NODE_TERMS, list(items, |i| json!({ "matchExpressions": [has("zone"), of(i)] })))
+            }
+            Self::TermsOfEachPod => {
+                let of = |i| is_in(POD_NAME, json!([pod_name(i)]));
+                (ANTI_AFFINITY, list(items, |i| selecting(json!([has("app"), of(i)]))))
             }
             Self::RequirementsOfPresentKey => (ANTI_AFFINITY, one(selecting(all(|_| has("app"))))),
             Self::TolerationsOfOneKey => (
@@ -601,9 +616,17 @@ fn owner(i: usize, is_controller: bool) -> Value {
     })
 }
 
+fn node_name(i: usize) -> String {
+    format!("node-{i}")
+}
+
+fn pod_name(i: usize) -> String {
+    format!("plain-{i}")
+}
+
 /// A node as clusters have them: labels, a taint of each kind.
 pub fn plain_node(i: usize) -> Value {
-    let name = format!("node-{i}");
+    let name = node_name(i);
     let mut taints = vec![json!({ "key": "dedicated", "value": "giants", "effect": "PreferNoSchedule" })];
     // One in eight is reserved.
     if i % 8 == 7 {
@@ -627,15 +650,15 @@ pub fn plain_node(i: usize) -> Value {
     })
 }
 
-/// The pod on node `i`: one of a workload of ten, with a host port, in one of `namespaces`. Every
-/// giant can preempt it.
+/// The pod on node `i`: one of a stateful workload of ten, with a host port, in one of
+/// `namespaces`. Every giant can preempt it.
 pub fn plain_pod(i: usize, namespaces: usize) -> Value {
-    let name = format!("plain-{i}");
+    let name = pod_name(i);
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
             "name": name, "namespace": namespace_name(i / 10 % namespaces), "uid": name,
-            "resourceVersion": "1", "labels": { "app": format!("app-{}", i / 10) },
+            "resourceVersion": "1", "labels": { "app": format!("app-{}", i / 10), POD_NAME: name },
         },
         "spec": {
             "schedulerName": "supercargo", "nodeName": format!("node-{i}"), "priority": -1,
