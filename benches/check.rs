@@ -337,8 +337,8 @@ fn whole(value: &Value) -> Result<i64> {
 }
 
 fn amount(value: &Value, parsed: Option<i64>) -> Result<i64> {
-    ensure!(value.is_null() || value.is_string(), "{value} is no quantity");
-    parsed.with_context(|| format!("{value} is no quantity"))
+    ensure!(value.is_null() || value.is_string(), "{value} is not a quantity");
+    parsed.with_context(|| format!("{value} is not a quantity"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! through `kube-informers`, owns the scheduler on one thread, and carries out its effects.
 //!
 //! ```text
-//! informers ──> owner (one thread: the scheduler) ──> binder, status_writer, events ──> API server
+//! informers ──> owner (one thread: the scheduler) ──> binder, preemptor, status_writer, events ──> API server
 //!    ^                 ^                                   │
 //!    └── API server    └───────────── results ─────────────┘
 //! ```

@@ -209,13 +209,13 @@ mod tests {
     use std::fs;
 
     use supercargo_framework::Now;
-    use supercargo_scheduler::record::Call;
+    use supercargo_scheduler::record::SchedulerCall;
 
     use super::*;
 
     fn step(number: u64) -> RecordedCall {
         let now = Now { monotonic: Duration::from_secs(number), ..Now::default() };
-        RecordedCall { now, call: Call::ScheduleOne(Vec::new()), effects: Vec::new() }
+        RecordedCall { now, call: SchedulerCall::ScheduleOne(Vec::new()), effects: Vec::new() }
     }
 
     /// The content of each file in the folder, by name.

@@ -18,7 +18,7 @@ use crate::informers::InformerStats;
 use crate::owner::Mailbox;
 use supercargo_client::adaptive_limit::LimitStats;
 use supercargo_client::api::Api;
-use supercargo_telemetry::metrics::{Collector, Requests, Text, spec};
+use supercargo_telemetry::metrics::{Requests, ScrapeCollector, Text, spec};
 
 /// Longest wait for the scheduler. A scrape times out after ten seconds by default, and the other
 /// metrics matter most while the scheduler hangs.
@@ -39,7 +39,7 @@ pub(crate) struct ResourceStats {
     pub(crate) status_writes: Gauge,
 }
 
-impl Collector for ResourceStats {
+impl ScrapeCollector for ResourceStats {
     fn collect<'a>(&'a self, text: &'a mut Text) -> BoxFuture<'a, ()> {
         self.write(text).boxed()
     }

@@ -10,14 +10,14 @@ use supercargo_client::api::full_text;
 use supercargo_client::connection::without_needless_trust;
 use supercargo_client::transport::Transport;
 use supercargo_config::flags::TraceOptions;
-use supercargo_telemetry::traces::Collector;
+use supercargo_telemetry::traces::OtlpCollector;
 
 /// The collector of `--tracing-endpoint`, if set. Trusts the system's root certificates.
-pub(crate) fn collector(options: &TraceOptions, hostname: &str) -> Result<Option<Collector>> {
+pub(crate) fn collector(options: &TraceOptions, hostname: &str) -> Result<Option<OtlpCollector>> {
     let Some(endpoint) = options.tracing_endpoint.clone() else { return Ok(None) };
     let transport = Transport::connect(without_needless_trust(Config::new(endpoint.clone())))
         .with_context(|| format!("--tracing-endpoint {endpoint}"))?;
-    Ok(Some(Collector {
+    Ok(Some(OtlpCollector {
         endpoint,
         send: Arc::new(move |request| {
             let transport = transport.clone();

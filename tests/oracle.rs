@@ -79,7 +79,7 @@ struct Wishes {
 impl Wishes {
     fn read() -> Result<Self> {
         let number = |name: &str, default: u64| match std::env::var(name) {
-            Ok(text) => text.parse().with_context(|| format!("{name}={text} is no number")),
+            Ok(text) => text.parse().with_context(|| format!("{name}={text} is not a number")),
             Err(_) => Ok(default),
         };
         Ok(Self {

@@ -16,7 +16,7 @@ pub(crate) fn print_error(line: &str) {
 
 pub(crate) const NO_OUTPUT: &str = "cannot write to standard output";
 
-/// Writes a text. A closed pipe is an error, to end work of which nobody sees more.
+/// Writes a text. A closed pipe is an error, so that the caller stops.
 pub(crate) fn write_text(out: &mut dyn Write, text: &[u8]) -> Result<()> {
     out.write_all(text).and_then(|()| out.flush()).context(NO_OUTPUT)
 }

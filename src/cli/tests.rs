@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use supercargo_framework::Now;
 use supercargo_scheduler::Input;
-use supercargo_scheduler::record::{Call, RecordedCall};
+use supercargo_scheduler::record::{RecordedCall, SchedulerCall};
 
 use super::{Cli, Command, completions, manual};
 use supercargo_config::{Catalog, Config};
@@ -107,7 +107,7 @@ fn flagz_shows_every_flag_of_run() {
 
 /// A record of one step without effects.
 fn line() -> Vec<u8> {
-    let call = Call::Handle(Box::new(Input::Tick));
+    let call = SchedulerCall::Handle(Box::new(Input::Tick));
     RecordedCall { now: Now::default(), call, effects: Vec::new() }.to_line().unwrap()
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use supercargo_client::api::full_text;
 use supercargo_client::connection::Connection;
 use supercargo_client::host::Host;
 use supercargo_codec::{NodeKind, PodKind};
@@ -16,6 +17,7 @@ use supercargo_config::{Catalog, Config};
 use supercargo_framework::Text;
 use supercargo_framework::objects::resources;
 use supercargo_scheduler::{Fork, Options, Scheduler};
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -69,7 +71,11 @@ impl<Q: Question> Ask<Q> {
         let limit = source.timeout.unwrap_or(Q::TIMEOUT);
         if source.remote.server.is_some() {
             let ask = source.remote.ask(&question, &view);
-            return print(limit.min(SHORT), ask).await;
+            let late = format!(
+                "no answer within {} s; without --server, --timeout allows more",
+                limit.min(SHORT).as_secs()
+            );
+            return print(timeout(limit.min(SHORT), ask).await, &late);
         }
         let catalog = source.features.applied_to(catalog)?;
         // A task of its own: plugins may compute for long.
@@ -77,7 +83,9 @@ impl<Q: Question> Ask<Q> {
             let state = source.read(&catalog, limit).await?;
             question.answer(state, &view)
         });
-        print(limit, async { answer.await.context("a plugin panicked").flatten() }).await
+        let answer = async { answer.await.context("a plugin panicked").flatten() };
+        let late = format!("no answer within {} s; --timeout allows more", limit.as_secs());
+        print(timeout(limit, answer).await, &late)
     }
 }
 
@@ -119,15 +127,14 @@ impl Source {
 }
 
 /// Prints an answer. The exit code is 1 if it is a bad one, and 3 if there is none in time.
-async fn print(limit: Duration, answer: impl Future<Output = Result<(String, bool)>>) -> Result<ExitCode> {
-    let late = || format!("no answer within {} s; --timeout allows more", limit.as_secs());
-    match timeout(limit, answer).await.with_context(late).flatten() {
+fn print(answer: Result<Result<(String, bool)>, Elapsed>, late: &str) -> Result<ExitCode> {
+    match answer.unwrap_or_else(|_| bail!("{late}")) {
         Ok((text, is_good)) => {
             output::print(text.as_bytes())?;
             Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Err(error) => {
-            output::print_error(&format!("error: {error:#}"));
+            output::print_error(&format!("error: {}", full_text(&*error)));
             Ok(ExitCode::from(NO_ANSWER))
         }
     }

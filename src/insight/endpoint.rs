@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::{Args, Command, FromArgMatches as _};
 use parking_lot::Mutex as BlockingMutex;
+use supercargo_client::api::full_text;
 use supercargo_client::host::Clock;
 use supercargo_framework::Timestamp;
 use supercargo_scheduler::Fork;
@@ -170,7 +171,7 @@ impl Insight {
             Ok((as_of, text, is_good)) => QueryResponse::answer(text, is_json)
                 .with(GOOD, is_good.to_string())
                 .with(AS_OF, as_of.to_rfc3339()),
-            Err(error) => QueryResponse::unprocessable(format!("{error:#}")),
+            Err(error) => QueryResponse::unprocessable(full_text(&*error)),
         }
     }
 
@@ -182,7 +183,7 @@ impl Insight {
         answer: impl FnOnce(State) -> Result<(String, bool)> + Send + 'static,
         permits: (OwnedSemaphorePermit, OwnedSemaphorePermit),
     ) -> Result<(Timestamp, String, bool)> {
-        // A task goes on if nobody waits: others will use the copy.
+        // The task continues if nobody waits: others will use the copy.
         let copy = tokio::spawn(Arc::clone(self).copy());
         let kept = timeout_at(until, copy).await.context("the scheduler is busy")???;
         let insight = Arc::clone(self);

@@ -35,7 +35,8 @@ pub(crate) trait Question: Args + Serialize + Send + Sync + 'static {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = None::<&str>)]
 pub(crate) struct View {
-    /// Namespace of pods. Defaults to the context's (`default` with --server; all for `pending`)
+    /// Namespace of pods. Defaults to the context's (`default` with --server; all for `pending`).
+    /// `resilience` and `empty` always consider all
     #[arg(long, short, value_name = "NAME")]
     pub(super) namespace: Option<String>,
     /// Output format
@@ -74,7 +75,7 @@ impl State {
     /// The pod that someone names.
     pub(super) fn pod(&self, pod: &str, view: &View) -> Result<Arc<PodInfo>> {
         let key = self.key(pod, view)?;
-        self.fork.pod(&key).cloned().with_context(|| format!("there is no unfinished pod {key}"))
+        self.fork.pod(&key).cloned().with_context(|| format!("pod {key} does not exist or has ended"))
     }
 }
 

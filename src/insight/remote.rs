@@ -10,7 +10,7 @@ use http::{Request, StatusCode, Uri};
 use kube::Config;
 use serde::Serialize;
 use serde_json::{Value, json};
-use supercargo_client::connection::{client, kubeconfig_of, to_endpoint};
+use supercargo_client::connection::{kubeconfig_of, to_endpoint};
 use supercargo_client::transport::Transport;
 
 use super::endpoint::{GOOD, PATH};
@@ -40,7 +40,8 @@ impl Remote {
         let query = query(question, view)?;
         let request = Request::get(format!("{PATH}{}?{query}", Q::NAME)).body(Bytes::new())?;
         let server = self.server.as_ref().context("--server is not set")?;
-        let response = Transport::from(client(self.config(server).await?)?).send(request).await;
+        let transport = Transport::connect(self.config(server).await?)?;
+        let response = transport.send(request).await;
         let response = response.map_err(anyhow::Error::from_boxed);
         let response = response.with_context(|| format!("cannot ask {server}"))?;
         let text = String::from_utf8_lossy(response.body()).into_owned();

@@ -23,16 +23,16 @@ Changes apply in the order of this list: --add, --uncordon, --cordon, --delete, 
 Controllers replace pods at once, a pod on a node is ready, and volumes are bound at once. A drain leaves pods of \
 DaemonSets and respects PodDisruptionBudgets. Nothing is changed in the cluster.
 
-Exit codes: 0 if every affected pod gets a node, 1 if one ends without a node or on a drained node, 2 for wrong \
-usage, 3 if no answer is possible.")]
+Exit codes: 0 if every affected pod gets another node, 1 if one does not, 2 for wrong usage, 3 if no answer is \
+possible.")]
 pub(crate) struct WhatIfQuestion {
     /// Add nodes like this one (default 1)
     #[arg(long, value_name = "NODE[=COUNT]")]
     add: Vec<String>,
-    /// Let the nodes take pods again
+    /// Uncordon the nodes
     #[arg(long, value_name = "NODES")]
     uncordon: Vec<Nodes>,
-    /// Let the nodes take no new pods. NODES is a name, or KEY=VALUE for all nodes with this label
+    /// Cordon the nodes. NODES is a name, or KEY=VALUE for all nodes with this label
     #[arg(long, value_name = "NODES")]
     cordon: Vec<Nodes>,
     /// Delete the pod; nothing replaces it
@@ -41,7 +41,7 @@ pub(crate) struct WhatIfQuestion {
     /// Create pods like this one (default 1)
     #[arg(long, value_name = "POD[=COUNT]")]
     copy: Vec<String>,
-    /// Let the nodes fail with all their pods
+    /// Fail the nodes, with all their pods
     #[arg(long, value_name = "NODES")]
     fail: Vec<Nodes>,
     /// Drain the nodes

@@ -405,7 +405,7 @@ async fn lost(candidacy: &mut Option<Candidacy>) -> Loss {
     }
 }
 
-/// Resolves when a task has panicked. A task that ends normally is no failure.
+/// Resolves when a task has panicked. A task that ends normally has not failed.
 pub(super) async fn failed(what: &str, task: &mut Task) -> anyhow::Error {
     match task.await {
         Ok(()) => pending().await,

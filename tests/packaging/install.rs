@@ -19,7 +19,7 @@ const HEAD: &str = "\
 #
 #     kubectl apply -f install.yaml
 #
-# Rendered from base/ by a test; edit that, and see README.md for how to render anew.
+# Rendered from base/ by a test; edit that, and see README.md for how to render again.
 ";
 
 /// Updates the file instead of comparing it.
@@ -46,7 +46,7 @@ fn install_yaml_is_current() {
     }
     let found = fs::read_to_string(file()).unwrap_or_default();
     let how = format!("{RECORD}=1 cargo test --test integration rendered_file_is_current");
-    assert!(found == rendered, "manifests/install.yaml is not what the base says; render it anew: {how}");
+    assert!(found == rendered, "manifests/install.yaml is not what the base says; render it again: {how}");
 }
 
 #[test]

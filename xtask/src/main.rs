@@ -16,7 +16,7 @@ Usage: cargo xtask COMMAND
   test     unit tests of all packages; they need neither Go nor the network
   parity   every scenario on the API server in memory
   simulate the whole system under seeds, with faults; --help lists the options
-  full     everything that CI runs (.ci/run)
+  full     what CI runs by itself (.ci/run)
 ";
 
 type Step = Result<(), String>;

@@ -79,20 +79,27 @@ fn pure_crates_share_one_clippy_configuration() {
     }
 }
 
-/// The most lines of code of a crate, with all features: a crate that grows beyond it slows its own
-/// inner loop, and is to be split.
-const MOST_LINES: usize = 10_000;
+/// The most lines of code of a crate, without tests and the demo. A larger crate slows its own
+/// inner loop: split it.
+const MOST_LINES: usize = 8_000;
+
+/// With all features, of which the program does not use all.
+const MOST_LINES_OF_INFORMERS: usize = 9_500;
 
 #[test]
 fn no_crate_of_the_program_is_too_large() {
     let (workspace, shipped) = (Workspace::load(), shipped_packages());
+    let is_demo = |path: &Path| path.starts_with("src/demo") || path == Path::new("src/demo.rs");
     let of_program = workspace.folders().into_iter().filter(|(name, _)| shipped.contains(*name));
     for (name, folder) in of_program {
-        let files = sources(folder.join("src").to_str().unwrap()).into_iter().filter(|path| !is_test(path));
+        let files = sources(folder.join("src").to_str().unwrap())
+            .into_iter()
+            .filter(|path| !is_test(path) && !is_demo(path));
         let lines =
             |path: PathBuf| code(&read(&path)).iter().filter(|(_, line)| !line.trim().is_empty()).count();
         let lines: usize = files.map(lines).sum();
-        assert!(lines <= MOST_LINES, "{name} has {lines} lines of code");
+        let most = if name == "kube-informers" { MOST_LINES_OF_INFORMERS } else { MOST_LINES };
+        assert!(lines <= most, "{name} has {lines} lines of code");
     }
 }
 

@@ -64,7 +64,7 @@ fn is_declared(overload: &str) -> bool {
 }
 
 impl Binding {
-    /// Calls it with arguments that are no errors.
+    /// Calls it with arguments that are not errors.
     pub(crate) fn call(&self, name: &str, args: &[Value], steps: &mut Steps) -> Outcome {
         steps.take(work(args))?;
         match self {

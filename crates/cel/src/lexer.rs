@@ -95,7 +95,7 @@ pub(crate) struct Lexeme {
     pub(crate) end: Offset,
 }
 
-/// Splits the text. What is no token is reported and skipped, as ANTLR does.
+/// Splits the text. Text that is not a token is reported and skipped, as ANTLR does.
 pub(crate) fn tokens(source: &Source, errors: &mut Errors) -> Vec<Lexeme> {
     let mut lexer = Lexer { chars: &source.chars, at: 0 };
     let mut found = Vec::new();

@@ -91,7 +91,7 @@ pub struct Program {
     last: Id,
 }
 
-/// Why an expression is no selector, in upstream's words.
+/// Why an expression is not a selector, in upstream's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileError(Arc<str>);
 
@@ -168,7 +168,7 @@ fn to_bool(outcome: Outcome) -> Result<bool, EvalError> {
     }))
 }
 
-/// Why a value is no boolean in Go, in the words of each type.
+/// Why a value is not a boolean in Go, in the words of each type.
 fn bool_error(value: &Value) -> Result<bool, String> {
     Err(match value {
         Value::Bool(value) => return Ok(*value),

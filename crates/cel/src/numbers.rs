@@ -13,7 +13,7 @@ pub(crate) fn equal(a: &Value, b: &Value) -> bool {
     matches!(compare(a, b), Some(Ok(Ordering::Equal)))
 }
 
-/// How numbers compare; nothing for values that are no numbers.
+/// How numbers compare; nothing for values that are not numbers.
 pub(crate) fn compare(a: &Value, b: &Value) -> Option<Result<Ordering, EvalFailure>> {
     let is_nan = |value: &Value| matches!(value, Value::Double(value) if value.is_nan());
     if is_nan(a) || (is_nan(b) && matches!(a, Value::Int(_) | Value::Uint(_) | Value::Double(_))) {

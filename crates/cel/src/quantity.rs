@@ -1,5 +1,5 @@
 //! Quantities as upstream's `resource.Quantity` holds them: an integer with a power of ten, or a
-//! decimal number.
+//! decimal number. Comparisons and texts of expressions need both.
 
 mod canonical;
 

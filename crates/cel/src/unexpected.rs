@@ -1,6 +1,6 @@
 //! The error of an expression that does not parse, in ANTLR's words.
 //!
-//! Upstream's parser goes on after an error and often finds more; here the first one is the only
+//! Upstream's parser continues after an error and often finds more; here the first one is the only
 //! one. The API server parses an expression before it stores it, so these errors are for tests and
 //! tools.
 
@@ -20,7 +20,7 @@ pub(crate) fn report(source: &Source, tokens: &[Lexeme], expected: &[Token], err
         [one] => one.to_string(),
         _ => format!("{{{}}}", names.join(", ")),
     };
-    // Without it, the expression would go on.
+    // Without it, the expression would continue.
     let is_extra = tokens.get(1).is_some_and(|next| expected.contains(&next.token));
     let problem = if is_extra { "extraneous" } else { "mismatched" };
     errors.report(

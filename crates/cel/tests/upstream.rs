@@ -6,7 +6,7 @@
 //! and the first seed. Not compared are, each for its reason:
 //!
 //! * what the crate refuses, as listed in its documentation
-//! * the text of a syntax error: upstream's parser goes on after the first one
+//! * the text of a syntax error: upstream's parser continues after the first one
 //! * the numbers of type variables in messages: upstream counts them in the random order of a Go
 //!   map
 //! * an answer that upstream does not always give: it walks over maps in random order

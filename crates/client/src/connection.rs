@@ -220,7 +220,7 @@ impl Access {
         Ok(())
     }
 
-    /// Whether connections need not be opened anew.
+    /// Whether open connections can stay.
     fn is_like(&self, other: &Self) -> bool {
         let user = |of: &Self| serde_json::to_value(&of.config.auth_info).ok();
         let server = |of: &Self| {

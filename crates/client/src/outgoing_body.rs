@@ -14,8 +14,8 @@ use crate::transport::BoxError;
 
 /// A body that notes when it is read.
 ///
-/// hyper reads a body once its request has a stream. With a connection that closes it drops the
-/// requests that still wait for one, and the error does not tell them from those that were sent.
+/// hyper reads a body once its request has a stream. When a connection closes, hyper drops requests
+/// that still wait for a stream. Its error does not distinguish them from requests that were sent.
 pub(crate) struct OutgoingBody {
     body: Body,
     was_read: Arc<AtomicBool>,

@@ -56,7 +56,7 @@ impl Values<'_> {
     }
 }
 
-/// A list, or nothing at all, equals nothing and differs from nothing.
+/// Whether the value can be compared: lists and missing values cannot.
 const fn is_comparable(value: &DeviceAttribute) -> bool {
     !matches!(value, DeviceAttribute::Unsupported)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-/// Why claims cannot be allocated on a node, in upstream's words. That they do not fit is no error.
+/// Why claims cannot be allocated on a node, in upstream's words. Not fitting is not an error.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AllocateError {
     /// Nothing else fits, and a pool is invalid. This concerns the node alone.

@@ -43,7 +43,7 @@ pub struct Cycle<'a> {
 const MOST_VOLUMES: usize = 1024;
 
 /// PreFilter's result.
-pub enum Prepared {
+pub enum PreFilterOutcome {
     /// These nodes, or all.
     Nodes(Option<NodeNames>),
     /// No nodes; the reason is in the diagnosis.
@@ -82,12 +82,12 @@ impl Cycle<'_> {
         let mut state = CycleState::default();
         let node = self.cx.node(index);
         match self.pre_filter(&mut state, &mut Diagnosis::default())? {
-            Prepared::Nodes(Some(names)) if !names.contains(node.name()) => {
+            PreFilterOutcome::Nodes(Some(names)) if !names.contains(node.name()) => {
                 return Ok(Status::unschedulable("node(s) didn't satisfy plugin(s)"));
             }
-            Prepared::Nodes(_) => {}
+            PreFilterOutcome::Nodes(_) => {}
             // Only plugins that have reserved something reject a pod at this point.
-            Prepared::Rejected => return Ok(Status::success()),
+            PreFilterOutcome::Rejected => return Ok(Status::success()),
         }
         let mut filters = self.filters(&state);
         filters.retain(|filter| self.profile.reserve.iter().all(|plugin| plugin.name != filter.name));
@@ -97,8 +97,8 @@ impl Cycle<'_> {
     /// Prepares the state for a node, from scratch. The error says why the pod cannot be there.
     pub fn prepare(&self, state: &mut CycleState, index: NodeIndex) -> Result<(), FailureKind> {
         match self.pre_filter(state, &mut Diagnosis::default())? {
-            Prepared::Nodes(_) => {}
-            Prepared::Rejected => {
+            PreFilterOutcome::Nodes(_) => {}
+            PreFilterOutcome::Rejected => {
                 return Err(FailureKind::Internal("PreFilter rejects a placed pod".to_owned()));
             }
         }
@@ -126,8 +126,8 @@ impl Cycle<'_> {
         }
         let mut diagnosis = Diagnosis::default();
         let feasible = match self.pre_filter(state, &mut diagnosis)? {
-            Prepared::Nodes(names) => self.find_feasible(names, state, &mut diagnosis, passed)?,
-            Prepared::Rejected => Vec::new(),
+            PreFilterOutcome::Nodes(names) => self.find_feasible(names, state, &mut diagnosis, passed)?,
+            PreFilterOutcome::Rejected => Vec::new(),
         };
         if feasible.is_empty() {
             return Err(FailureKind::no_fit(all_nodes, diagnosis));
@@ -147,7 +147,7 @@ impl Cycle<'_> {
         &self,
         state: &mut CycleState,
         diagnosis: &mut Diagnosis,
-    ) -> Result<Prepared, FailureKind> {
+    ) -> Result<PreFilterOutcome, FailureKind> {
         let mut skipped = SkippedFilters::default();
         let mut nodes: Option<NodeNames> = None;
         let mut rejection: Option<Status> = None;
@@ -203,9 +203,9 @@ impl Cycle<'_> {
             diagnosis.pre_filter_message = status.message();
             diagnosis.blame(&status);
             diagnosis.statuses.absent = Some(status);
-            return Ok(Prepared::Rejected);
+            return Ok(PreFilterOutcome::Rejected);
         }
-        Ok(Prepared::Nodes(nodes))
+        Ok(PreFilterOutcome::Nodes(nodes))
     }
 
     /// The nodes that pass filters and extenders: only the nominated node if it passes.

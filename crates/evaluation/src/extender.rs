@@ -23,7 +23,7 @@ pub struct ExtenderSpec {
     pub weight: Option<i64>,
     /// Whether it binds.
     pub binds: bool,
-    /// Whether scheduling goes on without it if it fails.
+    /// Whether scheduling continues without it if it fails.
     pub ignorable: bool,
     /// The resources that make a pod relevant to it; empty means that every pod is.
     pub managed_resources: Vec<Arc<str>>,

@@ -30,7 +30,7 @@ impl TieBreakers {
     }
 }
 
-/// FNV-1a with MurmurHash's finalizer. It must never change: records replay on later builds, too.
+/// FNV-1a with MurmurHash's finalizer, as in `testing/controlplane/oracle`: change both.
 fn mixed(words: [&str; 2]) -> u64 {
     let bytes = words.iter().flat_map(|word| word.bytes().chain([0]));
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {

@@ -90,7 +90,7 @@ pub enum WaitError {
 }
 
 /// The state of the informers, as a waiting binding sees it.
-pub trait Cluster {
+pub trait ClusterView {
     /// The objects of other kinds.
     fn objects(&self) -> &Objects;
     /// A node.
@@ -100,7 +100,7 @@ pub trait Cluster {
 }
 
 /// The condition of a wait.
-pub type Predicate = Box<dyn Fn(&dyn Cluster) -> bool + Send + 'static>;
+pub type Predicate = Box<dyn Fn(&dyn ClusterView) -> bool + Send + 'static>;
 
 /// What a plugin reports about a pod that is being bound, for events and metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -21,10 +21,10 @@
 //! plugin that follows the changes of a kind itself takes its objects by [`Context::follow`], and
 //! says which answers they alter ([`IncrementalPlugin::objects_changed`]).
 //!
-//! Some cycles bypass tables: those of pods with a nominated node, with extenders or node sampling,
-//! with a PreFilter that returns node names or rejects, and with a plugin that has PreFilter state
-//! for a later point such as Reserve, unless the pod [stands alone](Caching::stands_alone) for it
-//! or [has a state of its own](Caching::prepares_each). So do errors and panics of a plugin.
+//! Some cycles bypass tables; docs/caching.md lists them. A plugin that has PreFilter state for a
+//! later point such as Reserve is one reason, unless the pod
+//! [stands alone](Caching::stands_alone) for it or
+//! [has a state of its own](Caching::prepares_each).
 //!
 //! # Requirements on signatures
 //!

@@ -91,7 +91,7 @@ pub struct ExtendedResource {
     pub container: Arc<str>,
     /// Its place among init containers and then containers.
     pub place: u32,
-    /// Whether it ends before the pod's containers start: an init container that is no sidecar.
+    /// Whether it ends before the pod's containers start: an init container that is not a sidecar.
     pub is_short_lived: bool,
     /// The resource.
     pub resource: Arc<str>,

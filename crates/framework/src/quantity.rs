@@ -1,4 +1,4 @@
-//! Kubernetes quantities (`100m`, `1.5Gi`, `12e6`) as whole numbers.
+//! Kubernetes quantities (`100m`, `1.5Gi`, `12e6`) as whole numbers, read without an allocation.
 
 use std::cmp::Ordering;
 

@@ -14,12 +14,12 @@ use crate::steps;
 /// The number of requirements up to which it is as quick to check one after the other.
 pub const MANY: usize = 32;
 
-/// Selectors by the labels that they name. To match labels costs as much as there are requirements
-/// on these labels, not as there are selectors.
+/// Selectors by the labels that they name. The cost of matching grows with the requirements on the
+/// given labels, not with the number of selectors.
 ///
 /// Labels that many nodes or pods have can touch tens of thousands of requirements. So
-/// [`fold`](SelectorSet::fold) keeps what these come to, and looks at the few others only, by which
-/// nodes and pods differ.
+/// [`fold`](SelectorSet::fold) keeps results for large groups of requirements, and evaluates only
+/// the few requirements that differ between nodes or pods.
 #[derive(Clone, Debug)]
 pub struct SelectorSet {
     /// In the order of their keys, then of their selectors.

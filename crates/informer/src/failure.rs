@@ -125,7 +125,8 @@ impl FirstFailure {
     }
 }
 
-/// The message of a panic, if it is a string.
+/// The message of a panic, if it is a string. This crate depends on no other of the workspace, so
+/// `framework::panic_text` is alike.
 pub(crate) fn panic_message(panic: &Panic) -> &str {
     let text = panic.downcast_ref::<&'static str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")

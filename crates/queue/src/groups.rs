@@ -447,7 +447,7 @@ impl SchedulingQueue {
         QueuedGroup { entry, key, members }
     }
 
-    /// Ends the attempt of a group: those of its members that came back, or came anew, are queued
+    /// Ends the attempt of a group: members that came back, or are new, are queued
     /// again. A group that failed waits for its backoff; no event ends it early. The rest of a
     /// group that was scheduled in part keeps its turn.
     pub fn end_group(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, outcome: GroupOutcome) {

@@ -401,7 +401,7 @@ pub enum Observation<'a> {
     LostRace,
     /// The node of a pod changed while Permit or PreBind held the pod, and no longer fits it.
     NodeTaken,
-    /// An unexpected state. The scheduler goes on.
+    /// An unexpected state. The scheduler continues.
     Anomaly(&'a str),
 }
 

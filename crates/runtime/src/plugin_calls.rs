@@ -90,7 +90,7 @@ impl<'a> PluginCalls<'a> {
         }
     }
 
-    /// Runs a call that is no plugin's. A panic in it is blamed on none.
+    /// Runs code outside plugins. A panic in it is attributed to no plugin.
     pub fn call_other<R>(&self, call: impl FnOnce() -> R) -> R {
         let current = self.current.take();
         let answer = call();

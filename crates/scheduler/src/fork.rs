@@ -113,7 +113,7 @@ impl Fork {
         self.scheduler.fits(self.now, pod, most, &*self.stop)
     }
 
-    /// Applies changes one after the other and lets the scheduler go on until nothing happens any
+    /// Applies changes one after the other and lets the scheduler run until nothing happens any
     /// more, for at most ten minutes of simulated time each. The state is then the simulated one.
     /// Looks for the reasons of at most `reasons` pending pods.
     ///

@@ -97,7 +97,7 @@ impl Scheduler {
             !skips
         });
         let outcome = if members.is_empty() {
-            // This lets pods that came meanwhile go on.
+            // This lets pods that came meanwhile continue.
             GroupOutcome::Scheduled
         } else {
             self.attempt_group(now, &key, members, calls)
@@ -269,7 +269,7 @@ impl Scheduler {
         }
     }
 
-    /// Does for good what the trial did for a member, and starts its binding.
+    /// Repeats the trial's steps for a member, without undoing them, and starts its binding.
     fn commit(&mut self, now: Now, member: QueuedPod, placed: Placed) {
         let Placed { node, mut state } = placed;
         let permitted = self.catch_panic(|this| {

@@ -21,7 +21,7 @@ const NODE_TAKEN: Text = Text::Static("NodeTaken");
 
 impl Scheduler {
     /// Whether the node has changed since it was chosen and no longer fits the pod. Other
-    /// schedulers bind, too. If the check fails, the binding goes on.
+    /// schedulers bind, too. If the check fails, the binding continues.
     pub(crate) fn node_no_longer_fits(&mut self, now: Now, uid: &Uid) -> bool {
         let Some(Binding { queued, node, chosen_at, .. }) = self.bindings.get(uid) else { return false };
         // A deleted pod is not on the node; its binding fails later.

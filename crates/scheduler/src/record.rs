@@ -17,7 +17,7 @@ use supercargo_evaluation::extender::{Calls, ExtenderAnswer, ExtenderQuestion, E
 
 /// A call to the scheduler.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Call {
+pub enum SchedulerCall {
     /// `handle`.
     Handle(Box<Input>),
     /// `schedule_one`, with the answers of extenders.
@@ -32,7 +32,7 @@ pub struct RecordedCall {
     /// The time.
     pub now: Now,
     /// The call.
-    pub call: Call,
+    pub call: SchedulerCall,
     /// The effects, one line each.
     pub effects: Vec<String>,
 }
@@ -71,7 +71,7 @@ impl<L: StepLog> Recorded<L> {
 
     /// Calls `handle` and returns the effects.
     pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
-        let call = Call::Handle(Box::new(input.clone()));
+        let call = SchedulerCall::Handle(Box::new(input.clone()));
         self.scheduler.handle(now, input);
         self.note(now, call)
     }
@@ -80,7 +80,7 @@ impl<L: StepLog> Recorded<L> {
     pub fn schedule_one(&mut self, now: Now, calls: &mut dyn Calls) -> Vec<Effect> {
         let mut noting = Noting { calls, answers: Vec::new() };
         self.scheduler.schedule_one(now, &mut noting);
-        let call = Call::ScheduleOne(noting.answers);
+        let call = SchedulerCall::ScheduleOne(noting.answers);
         self.note(now, call)
     }
 
@@ -93,10 +93,10 @@ impl<L: StepLog> Recorded<L> {
         text: String,
     ) -> Result<Vec<Effect>, BuildError> {
         self.scheduler.reconfigure(now, options)?;
-        Ok(self.note(now, Call::Reconfigure(text)))
+        Ok(self.note(now, SchedulerCall::Reconfigure(text)))
     }
 
-    fn note(&mut self, now: Now, call: Call) -> Vec<Effect> {
+    fn note(&mut self, now: Now, call: SchedulerCall) -> Vec<Effect> {
         let effects = self.scheduler.take_effects();
         let texts = effects.iter().map(|effect| format!("{effect:?}")).collect();
         self.log.push(RecordedCall { now, call, effects: texts });
@@ -195,11 +195,11 @@ pub fn replay(
             Err(error) => return Err(read(error.into())),
         };
         match step.call {
-            Call::Handle(input) => scheduler.handle(step.now, *input),
-            Call::ScheduleOne(answers) => {
+            SchedulerCall::Handle(input) => scheduler.handle(step.now, *input),
+            SchedulerCall::ScheduleOne(answers) => {
                 scheduler.schedule_one(step.now, &mut Replaying(answers.into_iter()));
             }
-            Call::Reconfigure(text) => {
+            SchedulerCall::Reconfigure(text) => {
                 let reconfigured = configure(&text).and_then(|options| {
                     scheduler.reconfigure(step.now, options).map_err(|error| error.to_string())
                 });

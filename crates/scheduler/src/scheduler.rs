@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
-use supercargo_framework::binding::Cluster;
+use supercargo_framework::binding::ClusterView;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::Objects;
@@ -422,7 +422,7 @@ pub(crate) fn registered_kinds(profiles: &Profiles, extenders: &[ExtenderSpec]) 
 }
 
 /// The cluster as PreBind waits see it.
-impl Cluster for Scheduler {
+impl ClusterView for Scheduler {
     fn objects(&self) -> &Objects {
         &self.objects
     }

@@ -1,4 +1,4 @@
-//! What a change of the cluster leads to: the scheduler goes on in simulated time, on a modelled
+//! What a change of the cluster leads to: the scheduler continues in simulated time, on a modelled
 //! cluster.
 
 mod cluster;
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{NodeRecord, Now, PodInfo, Uid};
 
-use self::cluster::Cluster;
+use self::cluster::ModelCluster;
 use crate::fits::can_be_copied;
 use crate::scheduler::Scheduler;
 use crate::why::Why;
@@ -117,7 +117,7 @@ impl End {
 }
 
 impl Scheduler {
-    /// See [`Fork::what_if`](crate::Fork::what_if). Afterwards, the state is an simulated one.
+    /// See [`Fork::what_if`](crate::Fork::what_if). Afterwards, the state is simulated.
     pub(crate) fn what_if(
         &mut self,
         now: &mut Now,
@@ -126,7 +126,7 @@ impl Scheduler {
         stop: &dyn Fn() -> bool,
     ) -> Result<WhatIf, WhatIfError> {
         self.extenders.clear();
-        let mut cluster = Cluster::new(self, now, stop);
+        let mut cluster = ModelCluster::new(self, now, stop);
         cluster.settle()?;
         cluster.preempted.clear();
         let before = cluster.pods();
@@ -141,7 +141,7 @@ impl Scheduler {
 /// The pods of a moment.
 type Pods = FxHashMap<Uid, Arc<PodInfo>>;
 
-impl Cluster<'_> {
+impl ModelCluster<'_> {
     fn apply(&mut self, verb: &Verb) -> Result<(), WhatIfError> {
         match verb {
             Verb::AddNodes { like, count } => {

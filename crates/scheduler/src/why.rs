@@ -26,7 +26,7 @@ pub(crate) use self::fixes::NODE_CONDITIONS;
 pub use self::fixes::{Fix, PodFix};
 use crate::attempt::post_filter;
 use crate::scheduler::Scheduler;
-use supercargo_evaluation::cycle::{Cycle, Prepared, not_named};
+use supercargo_evaluation::cycle::{Cycle, PreFilterOutcome, not_named};
 use supercargo_evaluation::filtering::Filters;
 use supercargo_evaluation::scoring::PluginScores;
 
@@ -292,7 +292,7 @@ fn explain(cycle: &Cycle<'_>) -> Result<(Why, Vec<Text>), WhyError> {
     let (mut state, mut diagnosis) = (CycleState::default(), Diagnosis::default());
     let (nodes, mut table) = (cycle.cx.nodes().order(), Table::default());
     match cycle.pre_filter(&mut state, &mut diagnosis)? {
-        Prepared::Nodes(named) => {
+        PreFilterOutcome::Nodes(named) => {
             let plugins: Vec<&Text> = diagnosis.unschedulable_plugins.iter().collect();
             let by = Text::from(plugins.iter().map(|it| &***it).collect::<Vec<_>>().join(", "));
             let not_named = not_named(&diagnosis).by(by);
@@ -308,7 +308,7 @@ fn explain(cycle: &Cycle<'_>) -> Result<(Why, Vec<Text>), WhyError> {
                 ask_filters(cycle, &filters, &state, *index, asks, &mut table);
             }
         }
-        Prepared::Rejected => {
+        PreFilterOutcome::Rejected => {
             let mut status = diagnosis.statuses.absent.clone().unwrap_or_default();
             if status.plugin().is_empty() {
                 status = status.by("PreFilter");

@@ -36,7 +36,7 @@ pub use self::value::{Counter, Gauge};
 const BASELINE: &str = "1.37.2";
 
 /// Measures current totals at each scrape.
-pub trait Collector: Send + Sync {
+pub trait ScrapeCollector: Send + Sync {
     /// Writes the families of this collector.
     fn collect<'a>(&'a self, text: &'a mut Text) -> BoxFuture<'a, ()>;
 
@@ -49,7 +49,7 @@ pub struct Metrics {
     series: Arc<Series>,
     features: Features,
     /// `None` before the scheduler runs.
-    collector: Mutex<Option<Arc<dyn Collector>>>,
+    collector: Mutex<Option<Arc<dyn ScrapeCollector>>>,
 }
 
 impl Metrics {
@@ -79,7 +79,7 @@ impl Metrics {
     }
 
     /// Sets the collector for further scrapes.
-    pub fn set_collector(&self, collector: Arc<dyn Collector>) {
+    pub fn set_collector(&self, collector: Arc<dyn ScrapeCollector>) {
         *self.collector.lock() = Some(collector);
     }
 

@@ -32,7 +32,7 @@ pub type SendRequest =
     Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, String>> + Send + Sync>;
 
 /// An OpenTelemetry collector, and the sampling for it.
-pub struct Collector {
+pub struct OtlpCollector {
     /// Its address, for logs.
     pub endpoint: Uri,
     /// Sends requests to it.
@@ -56,8 +56,8 @@ pub struct Traced {
 }
 
 /// Wraps an observer to trace attempts, if there is a collector.
-pub fn traced(collector: Option<Collector>, metrics: &Metrics, observer: Box<dyn Observer>) -> Traced {
-    let Some(Collector { endpoint, send, per_million, instance }) = collector else {
+pub fn traced(collector: Option<OtlpCollector>, metrics: &Metrics, observer: Box<dyn Observer>) -> Traced {
+    let Some(OtlpCollector { endpoint, send, per_million, instance }) = collector else {
         return Traced { observer, sending: None };
     };
     let drops = Drops::counted_by(metrics);

@@ -210,7 +210,8 @@ fn claim_request((name, class, count): Request) -> ClaimRequest {
 /// Adds the requests of one resource, and which containers they serve.
 ///
 /// Same as upstream: an init container that ends before others start uses the devices of containers
-/// that come later. What these lack for the init container that needs most is one more request.
+/// that come later. If the largest init container needs more devices than these
+/// have, one more request adds the rest.
 fn add_requests(
     resource: &[&ExtendedResource],
     class: &Arc<str>,

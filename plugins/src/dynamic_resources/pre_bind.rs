@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use supercargo_framework::Timestamp;
 use supercargo_framework::binding::{
-    ApiCall, ApiError, BindingContext, BindingReport, Certainty, Cluster, DeviceWait, DevicesAwaited,
+    ApiCall, ApiError, BindingContext, BindingReport, Certainty, ClusterView, DeviceWait, DevicesAwaited,
     Occurrence, WaitError,
 };
 use supercargo_framework::objects::{
@@ -103,7 +103,7 @@ async fn create(cx: &BindingContext, work: &Work, created: &Created) -> Result<A
     };
     let known = Arc::clone(&key);
     let predicate =
-        move |cluster: &dyn Cluster| cluster.objects().get(&resources::RESOURCE_CLAIM, &known).is_some();
+        move |cluster: &dyn ClusterView| cluster.objects().get(&resources::RESOURCE_CLAIM, &known).is_some();
     // As upstream, the pod is bound even if it is not there.
     let _ = cx.wait_for(Box::new(predicate), CREATED_TIMEOUT).await;
     if let Ok(answer) = written {
@@ -262,7 +262,7 @@ async fn wait_for_devices(
     loop {
         let failure = Arc::<OnceLock<WaitFailure>>::default();
         let (noticed, keys, now) = (Arc::clone(&failure), keys.clone(), work.now.plus(waited));
-        let predicate = move |cluster: &dyn Cluster| {
+        let predicate = move |cluster: &dyn ClusterView| {
             are_ready(cluster, &keys, timeout, now).unwrap_or_else(|error| {
                 // Only the first failure is reported.
                 let _ = noticed.set(error);
@@ -284,7 +284,7 @@ async fn wait_for_devices(
 
 /// Whether all devices are ready. The first claim that is not decides.
 fn are_ready(
-    cluster: &dyn Cluster,
+    cluster: &dyn ClusterView,
     keys: &[Arc<str>],
     timeout: Duration,
     now: Timestamp,

@@ -91,9 +91,8 @@ struct Cover {
 
 /// Terms of the incoming pod.
 ///
-/// A pod can have a hundred thousand. So terms that match the same pods are matched once, topology
-/// keys that no node has are not counted, and many terms are matched with all pods in advance,
-/// those that the terms cannot tell apart together.
+/// A pod can have a hundred thousand. So terms that match the same pods are matched once. Topology
+/// keys that no node has are skipped. Many terms are matched by [`SelectorSet::fold`].
 #[derive(Debug)]
 pub(super) struct OwnTerms {
     spec: Arc<PodSpec>,

@@ -126,7 +126,7 @@ fn classes_slices_templates_and_claims_come_before_pods() {
         assert!(paths.contains(&format!("/apis/resource.k8s.io/v1/{path}")), "{path}: {paths:?}");
     }
     let claim = plan.objects().find(|object| object.name() == "c").unwrap();
-    assert_eq!(claim.value.get("status"), None, "it is allocated anew");
+    assert_eq!(claim.value.get("status"), None, "it is allocated again");
     assert_eq!(named(&plan, "Namespace"), ["default/shop"]);
 }
 

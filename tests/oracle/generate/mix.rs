@@ -152,7 +152,7 @@ impl Mix {
             }
             let (name, percent) =
                 part.split_once('=').with_context(|| format!("{part} is not kind=percent"))?;
-            let percent = percent.parse().with_context(|| format!("{percent} is no number"))?;
+            let percent = percent.parse().with_context(|| format!("{percent} is not a number"))?;
             ensure!(percent <= 100, "{percent} is more than all");
             let kind = Kind::ALL.iter().find(|kind| kind.name() == name);
             let names = || Kind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");

@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 use supercargo_framework::Text;
 use supercargo_framework::binding::{
-    ApiCall, ApiError, BindingCalls, BindingContext, BindingReport, BoxFuture, Cluster, Predicate, WaitError,
+    ApiCall, ApiError, BindingCalls, BindingContext, BindingReport, BoxFuture, ClusterView, Predicate,
+    WaitError,
 };
 
 use super::world::World;
@@ -37,7 +38,7 @@ struct Wait {
 
 impl Wait {
     /// Ends the wait if it must. Returns `false` then.
-    fn goes_on(&self, cluster: &dyn Cluster, second: Duration) -> bool {
+    fn goes_on(&self, cluster: &dyn ClusterView, second: Duration) -> bool {
         let looks = self.is_new == (self.polling == Polling::AtStart);
         let end = if looks && (self.predicate)(cluster) {
             Ok(())
@@ -105,14 +106,14 @@ impl Calls {
     }
 
     /// Handles a whole second: ends the waits whose state is reached.
-    pub(super) fn tick(&self, second: Duration, cluster: &dyn Cluster) {
+    pub(super) fn tick(&self, second: Duration, cluster: &dyn ClusterView) {
         let mut shared = lock(&self.shared);
         shared.second = second;
         shared.waits.retain(|wait| wait.goes_on(cluster, second));
     }
 
     /// Handles waits that have begun. Returns whether there are any.
-    pub(super) fn begin_waits(&self, cluster: &dyn Cluster) -> bool {
+    pub(super) fn begin_waits(&self, cluster: &dyn ClusterView) -> bool {
         let mut shared = lock(&self.shared);
         let second = shared.second;
         let mut began = false;

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use supercargo_framework::binding::{BindOutcome, BoxFuture, Cluster};
+use supercargo_framework::binding::{BindOutcome, BoxFuture, ClusterView};
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::PodCondition;
 use supercargo_framework::{Status, Text, Timestamp, Uid};
@@ -85,7 +85,7 @@ impl Effects {
     }
 
     /// Advances by a second.
-    pub(super) fn tick(&mut self, now: Duration, cluster: &dyn Cluster) {
+    pub(super) fn tick(&mut self, now: Duration, cluster: &dyn ClusterView) {
         self.calls.tick(now, cluster);
     }
 
@@ -221,7 +221,7 @@ impl Effects {
     }
 
     /// Advances running bindings and returns their results.
-    pub(super) fn poll(&mut self, cluster: &dyn Cluster) -> Vec<Input> {
+    pub(super) fn poll(&mut self, cluster: &dyn ClusterView) -> Vec<Input> {
         let mut cx = Context::from_waker(Waker::noop());
         let ended = &mut self.ended;
         loop {

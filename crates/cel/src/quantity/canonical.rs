@@ -9,7 +9,7 @@ const MILLI: i64 = -3;
 
 impl Quantity {
     /// Reads a quantity of an API object, whose text the API server has checked. One that cannot be
-    /// computed with counts as the largest of its sign, and text that is no quantity as zero.
+    /// computed with counts as the largest of its sign, and text that is not a quantity as zero.
     pub fn lenient(text: &str) -> Self {
         match Self::parse(text) {
             Ok(quantity) => quantity,

@@ -9,8 +9,9 @@ pub struct LogOptions {
     /// Format of log entries.
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, display_order = 100)]
     pub logging_format: LogFormat,
-    /// Log level: error, warn, info, debug or trace; or a level per module, as in
-    /// `info,supercargo=debug`. Defaults to the level of -v, else info (warn for `demo`).
+    /// Log level: off, error, warn, info, debug or trace; or a level per module, as in
+    /// `info,supercargo=debug`. Defaults to the level of -v, else info for `run`; other commands
+    /// log less.
     #[arg(long, global = true, env = "SUPERCARGO_LOG", value_name = "LEVEL", display_order = 101)]
     pub log_level: Option<String>,
     /// Log level as a number, as for kube-scheduler: 0 to 3 is info, 4 and 5 debug, higher trace.

@@ -1,5 +1,5 @@
-//! Plugins with a state for the pod alone. Their answers are not cached, because no other pod can
-//! use them, or they are those of other pods with equal signatures.
+//! Plugins whose state belongs to one pod. They run in each cycle, or reuse the answers of pods
+//! with equal signatures.
 
 use smallvec::SmallVec;
 use supercargo_framework::plugin::PreFilter;

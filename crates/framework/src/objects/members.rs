@@ -38,7 +38,7 @@ impl Members {
         self.scheduled
     }
 
-    /// How far a pod is; `None` if it is no member.
+    /// How far a pod is; `None` if it is not a member.
     pub fn stage(&self, uid: &Uid) -> Option<MemberStage> {
         self.pods.get(uid).map(|(_, stage)| *stage)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use supercargo_framework::binding::{
     ApiCall, ApiError, BindOutcome, BindingCalls, BindingContext, BindingReport, BoxFuture, Certainty,
-    Cluster, Predicate, WaitError,
+    ClusterView, Predicate, WaitError,
 };
 use supercargo_framework::objects::{
     Body, ClaimRef, Object, ObjectBody, PersistentVolume, PersistentVolumeClaim, StorageClass, annotations,
@@ -345,7 +345,7 @@ fn a_refused_bind_leaves_the_volume_to_the_claim() {
 fn bindings_see_the_cluster_as_it_is() {
     let mut bed = tried(vec![]);
     let (key, uid) = (pod("a").build().key(), "a".into());
-    let cluster: &dyn Cluster = &bed.scheduler;
+    let cluster: &dyn ClusterView = &bed.scheduler;
     assert!(cluster.has_pod(&key, &uid) && !cluster.has_pod(&key, &"another".into()));
     assert!(cluster.node("n1").is_some() && cluster.node("n2").is_none());
     assert!(cluster.objects().get(&Text::from("PersistentVolume"), "v").is_some());

@@ -24,12 +24,12 @@ use supercargo_evaluation::extender::NoCalls;
 
 /// How long pods may take to come to rest, in simulated time.
 const HORIZON: Duration = Duration::from_mins(10);
-/// Nothing comes of further attempts if no pod was bound or evicted for so long. Groups that do not
+/// The simulation stops if no pod was bound or evicted for this time. Groups that do not
 /// fit are tried again and again.
 const CALM: Duration = Duration::from_mins(1);
 
 /// A scheduler and the cluster around it.
-pub(super) struct Cluster<'s> {
+pub(super) struct ModelCluster<'s> {
     scheduler: &'s mut Scheduler,
     now: &'s mut Now,
     stop: &'s dyn Fn() -> bool,
@@ -53,7 +53,7 @@ pub(super) struct Cluster<'s> {
     pub(super) is_still: bool,
 }
 
-impl<'s> Cluster<'s> {
+impl<'s> ModelCluster<'s> {
     /// The first profile schedules the pods that no profile is responsible for.
     pub(super) fn new(scheduler: &'s mut Scheduler, now: &'s mut Now, stop: &'s dyn Fn() -> bool) -> Self {
         let at_start = scheduler.cache.pods().filter(|pod| !pod.terminating).cloned().collect();
@@ -106,7 +106,7 @@ impl<'s> Cluster<'s> {
         self.scheduler.why(*self.now, pod).ok()
     }
 
-    /// Lets the scheduler go on until nothing happens any more.
+    /// Lets the scheduler run until nothing happens any more.
     pub(super) fn settle(&mut self) -> Result<(), WhatIfError> {
         self.progress = self.now.monotonic;
         let until = self.now.monotonic + HORIZON;
@@ -341,7 +341,7 @@ impl<'s> Cluster<'s> {
     }
 }
 
-/// Whether the pod is there for its node, so that it goes nowhere else.
+/// Whether the pod belongs to its node (DaemonSet or static pod).
 pub(super) fn is_of_node(pod: &PodInfo) -> bool {
     is_of(pod, &["DaemonSet", "Node"])
 }

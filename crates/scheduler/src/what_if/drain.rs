@@ -6,13 +6,13 @@ use rustc_hash::FxHashMap;
 use supercargo_framework::objects::{PodDisruptionBudget, Typed, resources};
 use supercargo_framework::{NodeRecord, PodInfo};
 
-use super::cluster::{Cluster, is_of_node};
+use super::cluster::{ModelCluster, is_of_node};
 use super::{End, WhatIfError};
 
 /// How many more evictions budgets allow, by key.
 type Allowed = FxHashMap<Arc<str>, i64>;
 
-impl Cluster<'_> {
+impl ModelCluster<'_> {
     /// Evicts pods as budgets allow. A budget allows another eviction once a replacement has a
     /// node.
     pub(super) fn drain(&mut self, nodes: &[Arc<NodeRecord>]) -> Result<(), WhatIfError> {

@@ -19,7 +19,7 @@ use supercargo_evaluation::cycle::Cycle;
 
 /// The most changes that are tried, and the most priorities.
 const MOST_TRIALS: usize = 32;
-/// Taints with this prefix tell that a node cannot run pods now. To tolerate them is no advice.
+/// Taints with this prefix mark nodes that cannot run pods now: no fix tolerates them.
 pub(crate) const NODE_CONDITIONS: &str = "node.kubernetes.io/";
 
 /// A change that lets the pod be scheduled.

@@ -79,21 +79,21 @@ impl Requests {
 pub struct Counting(pub Arc<Requests>);
 
 impl<S> Layer<S> for Counting {
-    type Service = Counted<S>;
+    type Service = CountingService<S>;
 
-    fn layer(&self, inner: S) -> Counted<S> {
-        Counted { inner, requests: Arc::clone(&self.0) }
+    fn layer(&self, inner: S) -> CountingService<S> {
+        CountingService { inner, requests: Arc::clone(&self.0) }
     }
 }
 
 /// A service with counted requests.
 #[derive(Clone)]
-pub struct Counted<S> {
+pub struct CountingService<S> {
     inner: S,
     requests: Arc<Requests>,
 }
 
-impl<S, B, A> Service<Request<B>> for Counted<S>
+impl<S, B, A> Service<Request<B>> for CountingService<S>
 where
     S: Service<Request<B>, Response = Response<A>>,
     S::Future: Send + 'static,

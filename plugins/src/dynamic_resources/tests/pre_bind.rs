@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use supercargo_framework::binding::{
-    ApiCall, ApiError, BindingCalls, BindingContext, BindingReport, BoxFuture, Certainty, Cluster,
+    ApiCall, ApiError, BindingCalls, BindingContext, BindingReport, BoxFuture, Certainty, ClusterView,
     DevicesAwaited, Occurrence, Predicate, WaitError,
 };
 use supercargo_framework::objects::{AllocatedDeviceStatus, DeviceCondition, Objects};
@@ -35,7 +35,7 @@ pub(super) struct Script {
 
 struct State<'a>(&'a Objects);
 
-impl Cluster for State<'_> {
+impl ClusterView for State<'_> {
     fn objects(&self) -> &Objects {
         self.0
     }

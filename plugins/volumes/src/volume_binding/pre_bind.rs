@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use supercargo_framework::binding::{ApiCall, BindingContext, Cluster, WaitError};
+use supercargo_framework::binding::{ApiCall, BindingContext, ClusterView, WaitError};
 use supercargo_framework::objects::{
     Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim, annotations, resources,
 };
@@ -34,7 +34,7 @@ pub(super) async fn run(cx: BindingContext, work: Work) -> Result<(), String> {
     let written = write(&cx, work).await?;
     let failure = Arc::<OnceLock<String>>::default();
     let noticed = Arc::clone(&failure);
-    let predicate = move |cluster: &dyn Cluster| {
+    let predicate = move |cluster: &dyn ClusterView| {
         written.is_done(cluster).unwrap_or_else(|error| {
             // Only the first failure is reported.
             let _ = noticed.set(error);
@@ -99,7 +99,7 @@ struct WrittenVolume {
 impl Written {
     /// Whether every claim is bound; an error if that cannot happen any more. Reads only API state:
     /// assumed changes may be another pod's.
-    fn is_done(&self, cluster: &dyn Cluster) -> Result<bool, String> {
+    fn is_done(&self, cluster: &dyn ClusterView) -> Result<bool, String> {
         let name = &self.node;
         let node = cluster
             .node(name)

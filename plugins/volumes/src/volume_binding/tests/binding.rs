@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use supercargo_framework::binding::{
-    ApiCall, ApiError, BindingCalls, BindingContext, BindingReport, BoxFuture, Certainty, Cluster, Predicate,
-    WaitError,
+    ApiCall, ApiError, BindingCalls, BindingContext, BindingReport, BoxFuture, Certainty, ClusterView,
+    Predicate, WaitError,
 };
 use supercargo_framework::objects::{
     Body, Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim, annotations, resources,
@@ -30,7 +30,7 @@ struct Moment {
     has_pod: bool,
 }
 
-impl Cluster for Moment {
+impl ClusterView for Moment {
     fn objects(&self) -> &Objects {
         &self.objects
     }
