@@ -337,7 +337,7 @@ mod tests {
         let kept = Arc::into_inner(insight.kept.lock().await.take().unwrap()).unwrap();
         *insight.kept.lock().await = Some(Arc::new(SharedFork { until, ..kept }));
         let received = why(&insight, "q").await.unwrap();
-        assert_eq!(received, (422, "there is no unfinished pod default/q".to_owned(), Vec::new()));
+        assert_eq!(received, (422, "pod default/q does not exist or has ended".to_owned(), Vec::new()));
         assert_eq!(why(&insight, "p").await.unwrap().0, 200);
         let kept = Arc::into_inner(insight.kept.lock().await.take().unwrap()).unwrap();
         *insight.kept.lock().await = Some(Arc::new(SharedFork { until: Instant::now(), ..kept }));

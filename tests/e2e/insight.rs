@@ -64,13 +64,16 @@ async fn a_running_supercargo_answers_as_a_command_does() {
         assert_eq!((code, &*printed), (Some(3), ""), "{arguments:?}: {error}");
         error
     };
-    assert_eq!(error(&["why", "nobody"]), "error: there is no unfinished pod default/nobody\n");
+    assert_eq!(error(&["why", "nobody"]), "error: pod default/nobody does not exist or has ended\n");
     assert!(error(&["what-if", "--drain=node-c"]).contains("node-c"));
     let (code, _, error) = answer(&["pending", "--server", &url]);
     assert!(code == Some(3) && error.contains("certificate"), "{error}");
     let (code, _, error) = answer(&["pending", "--server", &url, "--token-file=/nothing"]);
     assert!(code == Some(3) && error.contains("/nothing"), "{error}");
     drop(supercargo);
+    let (code, _, error) = from(&running, &["why", "large"]);
+    assert!(code == Some(3) && error.starts_with(&format!("error: cannot ask {url}")), "{error}");
+    assert!(error.matches("client error").count() == 1 && !error.contains("ServiceError"), "{error}");
 
     // Without the flag there is no such path; without permission the path stays hidden.
     let port = free_port();

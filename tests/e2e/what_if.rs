@@ -112,7 +112,7 @@ async fn answers_of_simulated_changes_are_as_documented() {
         (["--drain", "node-x"], "there is no node node-x"),
         (["--drain", "zone=x"], "no node has the label zone=x"),
         (["--add", "node-a=many"], "node-a=many: many is not a number"),
-        (["--delete", "nobody"], "there is no unfinished pod default/nobody"),
+        (["--delete", "nobody"], "pod default/nobody does not exist or has ended"),
     ] {
         let (code, printed, error) = what_if(&arguments);
         assert_eq!((code, &*printed), (Some(3), ""));

@@ -52,7 +52,7 @@ pub enum WhatIfError {
     #[error("there is no node {0}")]
     NoNode(Arc<str>),
     /// The change names a pod that does not exist.
-    #[error("there is no unfinished pod {0}")]
+    #[error("pod {0} does not exist or has ended")]
     NoPod(PodKey),
     /// Copies of the pod would need claims of their own.
     #[error("pod {0} has volumes or resource claims, so it cannot be copied")]

@@ -282,7 +282,7 @@ fn unknown_names_are_errors() {
     assert_eq!(try_what_if(bed(&[]), &[drain("x")]).unwrap_err().to_string(), "there is no node x");
     let delete = Verb::Delete(key("p"));
     let error = try_what_if(bed(&[]), &[delete]).unwrap_err();
-    assert_eq!(error.to_string(), "there is no unfinished pod default/p");
+    assert_eq!(error.to_string(), "pod default/p does not exist or has ended");
 }
 
 proptest! {
