@@ -20,6 +20,7 @@ use rustc_hash::FxHasher;
 use serde_json::Value;
 use supercargo_framework::caching::HintScope;
 use supercargo_framework::context::Command;
+use supercargo_framework::errors::aggregate;
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::features::Feature;
 use supercargo_framework::objects::resources::{POD_DISRUPTION_BUDGET, POD_GROUP};
@@ -189,8 +190,8 @@ impl DefaultPreemption {
         if !candidates.is_empty() {
             return Ok(candidates);
         }
-        if !errors.is_empty() {
-            return Err((Nomination::Keep, Status::error(aggregate(errors))));
+        if let Some(errors) = aggregate(errors) {
+            return Err((Nomination::Keep, Status::error(errors)));
         }
         statuses.absent = Some(Status::unresolvable("Preemption is not helpful for scheduling"));
         let all_nodes = cx.node_count();
@@ -249,18 +250,4 @@ fn offset(pod: &PodInfo, nodes: usize) -> usize {
     let nodes = nodes as u64;
     // Less than the number of nodes, so it is an index.
     hasher.finish().checked_rem(nodes).map_or(0, |offset| offset as usize)
-}
-
-/// Several errors as one text, like Go's aggregate: each once, in brackets if there are several.
-fn aggregate(errors: Vec<String>) -> String {
-    let mut distinct: Vec<String> = Vec::new();
-    for error in errors {
-        if !distinct.contains(&error) {
-            distinct.push(error);
-        }
-    }
-    match &distinct[..] {
-        [only] => only.clone(),
-        several => format!("[{}]", several.join(", ")),
-    }
 }

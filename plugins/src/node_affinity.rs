@@ -4,13 +4,13 @@ mod args;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 use supercargo_framework::affinity::{self, METADATA_NAME, Operator};
 use supercargo_framework::caching::HintScope;
 use supercargo_framework::caching::{Caching, Scope, Stateless};
+use supercargo_framework::errors::aggregate;
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeNames, Normalize, PreFilter, PreFilterPlugin,
@@ -67,13 +67,8 @@ fn try_admits(pod: &PodInfo, node: &NodeRecord) -> Result<bool, String> {
         return Ok(false);
     }
     let terms = required_terms(pod).unwrap_or_default();
-    let errors: Vec<_> = terms
-        .iter()
-        .enumerate()
-        .filter(|(_, term)| !term.invalid.is_empty())
-        .flat_map(|(i, term)| located_errors(&format!("nodeSelectorTerms[{i}]"), term))
-        .collect();
-    if errors.is_empty() { Ok(false) } else { Err(aggregate(errors)) }
+    let errors = terms.iter().enumerate().flat_map(|(i, term)| term.errors_at("nodeSelectorTerms", i));
+    aggregate(errors).map_or(Ok(false), Err)
 }
 
 /// The names of the only nodes that can match; `None` if the terms do not name nodes. Terms are
@@ -95,30 +90,10 @@ fn named_nodes(terms: &[NodeSelectorTerm]) -> Option<NodeNames> {
     (!terms.is_empty()).then_some(names)
 }
 
-/// The errors of an invalid term, with the term's path.
-fn located_errors(path: &str, term: &NodeSelectorTerm) -> Vec<String> {
-    term.invalid.iter().map(|reason| format!("{path}.{reason}")).collect()
-}
-
-/// Several errors as one text, like Go's aggregate: each once, in brackets if there are several.
-fn aggregate(errors: Vec<String>) -> String {
-    let mut seen = BTreeSet::new();
-    let mut distinct: Vec<String> = errors.into_iter().filter(|error| seen.insert(error.clone())).collect();
-    match &mut distinct[..] {
-        [only] => std::mem::take(only),
-        several => format!("[{}]", several.join(", ")),
-    }
-}
-
 /// The errors of preferred terms. Terms without weight are ignored.
 fn preferred_error(terms: &[PreferredTerm]) -> Option<String> {
-    let errors: Vec<_> = terms
-        .iter()
-        .enumerate()
-        .filter(|(_, preferred)| preferred.weight != 0 && !preferred.term.invalid.is_empty())
-        .flat_map(|(i, preferred)| located_errors(&format!("[{i}]"), &preferred.term))
-        .collect();
-    (!errors.is_empty()).then(|| aggregate(errors))
+    let weighted = terms.iter().enumerate().filter(|(_, preferred)| preferred.weight != 0);
+    aggregate(weighted.flat_map(|(i, preferred)| preferred.term.errors_at("", i)))
 }
 
 impl NodeAffinity {

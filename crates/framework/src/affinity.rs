@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::errors::{self, few, quoted};
 use crate::indexed::Indexed;
 use crate::labels::{Labels, MAX_LABEL_VALUE, is_label_key, is_label_value, is_name};
 use crate::node::NodeRecord;
@@ -53,7 +54,8 @@ impl Requirement {
     pub fn label(key: Arc<str>, operator: &str, values: Vec<Arc<str>>) -> Result<Self, Vec<String>> {
         let mut reasons = Vec::new();
         if !is_label_key(&key) {
-            reasons.push(format!("key: Invalid value: {key:?}: name part must be a qualified label name"));
+            let key = quoted(&key);
+            reasons.push(format!("key: Invalid value: {key}: name part must be a qualified label name"));
         }
         let operator = match operator {
             "In" | "NotIn" => {
@@ -81,15 +83,17 @@ impl Requirement {
             other => {
                 let supported = r#""In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt""#;
                 // As upstream, an unknown operator is the only error reported.
+                let other = quoted(other);
                 return Err(vec![format!(
-                    "operator: Unsupported value: {other:?}: supported values: {supported}"
+                    "operator: Unsupported value: {other}: supported values: {supported}"
                 )]);
             }
         };
-        for (i, value) in values.iter().enumerate().filter(|(_, value)| !is_label_value(value)) {
-            reasons
-                .push(format!("values[{i}][{key}]: Invalid value: {value:?}: {}", label_value_faults(value)));
-        }
+        let faults = values.iter().enumerate().filter(|(_, value)| !is_label_value(value));
+        reasons.extend(few(faults.map(|(i, value)| {
+            let faults = label_value_faults(value);
+            format!("values[{i}][{key}]: Invalid value: {}: {faults}", quoted(value))
+        })));
         if reasons.is_empty() { Ok(Self { key, operator, values: values.into() }) } else { Err(reasons) }
     }
 
@@ -99,9 +103,9 @@ impl Requirement {
             "In" => Operator::In,
             "NotIn" => Operator::NotIn,
             other => {
-                let supported = r#""In", "NotIn""#;
+                let (supported, other) = (r#""In", "NotIn""#, quoted(other));
                 return Err(vec![format!(
-                    "operator: Unsupported value: {other:?}: supported values: {supported}"
+                    "operator: Unsupported value: {other}: supported values: {supported}"
                 )]);
             }
         };
@@ -143,21 +147,18 @@ fn integer_bound(values: &[Arc<str>], reasons: &mut Vec<String>) -> i64 {
     if values.len() != 1 {
         reasons.push(invalid_values(values, "for 'Gt', 'Lt' operators, exactly one value is required"));
     }
-    let mut bound = 0;
-    for (i, value) in values.iter().enumerate() {
-        match value.parse() {
-            Ok(value) => bound = value,
-            Err(_) => reasons.push(format!(
-                "values[{i}]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
-            )),
-        }
-    }
-    bound
+    let faults = values.iter().enumerate().filter(|(_, value)| value.parse::<i64>().is_err());
+    reasons.extend(few(faults.map(|(i, value)| {
+        let value = quoted(value);
+        format!("values[{i}]: Invalid value: {value}: for 'Gt', 'Lt' operators, the value must be an integer")
+    })));
+    values.iter().rev().find_map(|value| value.parse().ok()).unwrap_or_default()
 }
 
 /// An error about a whole list of values, which upstream prints as compact JSON.
 fn invalid_values(values: &[Arc<str>], detail: &str) -> String {
-    let listed: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
+    let mut listed: Vec<_> = values.iter().take(errors::MOST).map(|value| quoted(value)).collect();
+    listed.extend((values.len() > errors::MOST).then(|| "...".to_owned()));
     format!("values: Invalid value: [{}]: {detail}", listed.join(","))
 }
 
@@ -198,6 +199,11 @@ impl NodeSelectorTerm {
         self.match_expressions.is_empty() && self.match_fields.is_empty() && self.invalid.is_empty()
     }
 
+    /// The errors of the term at a place of a list, with the path.
+    pub fn errors_at(&self, list: &'static str, i: usize) -> impl Iterator<Item = String> {
+        self.invalid.iter().map(move |error| format!("{list}[{i}].{error}"))
+    }
+
     /// Whether the node meets every requirement. A term that cannot be evaluated matches nothing.
     pub fn matches(&self, node: &NodeRecord) -> bool {
         self.invalid.is_empty()
@@ -229,9 +235,10 @@ impl NodeSelectorTerm {
                 for (i, raw) in raws.into_iter().enumerate() {
                     match parse_one(raw.key, &raw.operator, raw.values) {
                         Ok(requirement) => parsed.push(requirement),
-                        Err(reasons) => {
+                        Err(reasons) if invalid.len() <= errors::MOST => {
                             invalid.extend(reasons.iter().map(|r| Arc::from(format!("{path}[{i}].{r}"))));
                         }
+                        Err(_) => {}
                     }
                 }
                 parsed.into()

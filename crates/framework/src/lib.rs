@@ -15,6 +15,7 @@ pub mod caching;
 pub mod cluster_events;
 pub mod context;
 pub mod cycle_state;
+pub mod errors;
 pub mod event;
 mod event_registration;
 pub mod features;

@@ -321,15 +321,6 @@ fn failures_are_reported_and_keep_the_nomination() {
 }
 
 #[test]
-fn several_errors_are_listed_once_each() {
-    let received =
-        |errors: &[&str]| super::aggregate(errors.iter().map(|error| (*error).to_owned()).collect());
-    assert_eq!(received(&["a"]), "a");
-    assert_eq!(received(&["a", "a"]), "a");
-    assert_eq!(received(&["b", "a", "b"]), "[b, a]");
-}
-
-#[test]
 fn pods_with_a_preemption_in_flight_are_gated() {
     // Without the gate of groups, that of the pod does not matter.
     let (objects, high) = (Objects::default(), pod("high").group("g").build());

@@ -5,6 +5,7 @@ use supercargo_framework::testing::{
 
 use super::*;
 use crate::testing::{driver, driver_with_args};
+use supercargo_framework::affinity::RawRequirement;
 
 /// Arguments that add a required term for the `pool` label and a preferred term for the `disk`
 /// label.
@@ -264,11 +265,23 @@ fn pre_score_skips_without_preferences_and_fails_on_invalid_ones() {
     }
 }
 
+/// The API server checks no values of preferred terms.
 #[test]
-fn errors_are_listed_once_each() {
-    let strings = |errors: &[&str]| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
-    for (errors, expected) in [(&["a"][..], "a"), (&["a", "a"], "a"), (&["a", "b", "a"], "[a, b]")] {
-        assert_eq!(aggregate(strings(errors)), expected);
+fn errors_of_a_giant_are_short() {
+    let values = |i: usize| (0..i).map(|i| format!("!{i}").into()).collect();
+    let requirement = |values| RawRequirement { key: "k".into(), operator: "In".into(), values };
+    let long = vec!["!".repeat(1 << 20).into()];
+    for term in [
+        NodeSelectorTerm::parse(vec![requirement(values(1000))], Vec::new()),
+        NodeSelectorTerm::parse((0..1000).map(|_| requirement(values(1))).collect(), Vec::new()),
+        NodeSelectorTerm::parse(vec![requirement(long)], Vec::new()),
+    ] {
+        let bytes: usize = term.invalid.iter().map(|error| error.len()).sum();
+        assert!((1..1 << 14).contains(&bytes), "{bytes}");
+        let terms: Vec<PreferredTerm> =
+            (0..1000).map(|_| PreferredTerm { weight: 1, term: term.clone() }).collect();
+        let error = preferred_error(&terms).unwrap();
+        assert!(error.len() < 1 << 14, "{}", error.len());
     }
 }
 

@@ -1,6 +1,7 @@
 //! Constraints on other pods: affinity, anti-affinity and topology spread.
 
 use serde::Deserialize;
+use supercargo_framework::errors::aggregate;
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 
@@ -93,7 +94,7 @@ impl Interners {
                 self.weighted_terms(&repel.preferred),
                 &mut reasons,
             ),
-            invalid: aggregate(&reasons).map(|text| self.text(&text)),
+            invalid: aggregate(reasons).map(|text| self.text(&text)),
         };
         (parsed != PodAffinity::default()).then(|| Box::new(parsed))
     }
@@ -153,13 +154,4 @@ fn kept<T>(list: &str, parsed: Result<Box<[T]>, String>, reasons: &mut Vec<Strin
         reasons.push(format!("{list}: {reason}"));
         Box::default()
     })
-}
-
-/// Joins the reasons like upstream's aggregated errors.
-fn aggregate(reasons: &[String]) -> Option<String> {
-    match reasons {
-        [] => None,
-        [only] => Some(only.clone()),
-        several => Some(format!("[{}]", several.join(", "))),
-    }
 }

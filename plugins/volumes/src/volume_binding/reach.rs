@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use supercargo_framework::affinity::{Operator, Requirement};
+use supercargo_framework::errors::aggregate;
 use supercargo_framework::label_terms::LabelTerms;
 use supercargo_framework::objects::{Object, ObjectBody, PersistentVolume, Untranslatable, annotations};
 use supercargo_framework::{Labels, NodeSelectorTerm};
@@ -86,20 +87,10 @@ impl Reach {
         if any_matches(terms, from.labels) {
             return Ok(());
         }
-        let mut reasons: Vec<String> = Vec::new();
-        for (i, term) in terms.map_or(&[][..], |terms| terms).iter().enumerate() {
-            for reason in &term.invalid {
-                let located = format!("nodeSelectorTerms[{i}].{reason}");
-                if !reasons.contains(&located) {
-                    reasons.push(located);
-                }
-            }
-        }
-        Err(Unreachable::Mismatch(match &mut reasons[..] {
-            [] => "no matching NodeSelectorTerms".to_owned(),
-            [only] => std::mem::take(only),
-            several => format!("[{}]", several.join(", ")),
-        }))
+        let terms = terms.into_iter().flat_map(|terms| terms.iter().enumerate());
+        let mismatch = aggregate(terms.flat_map(|(i, term)| term.errors_at("nodeSelectorTerms", i)))
+            .unwrap_or_else(|| "no matching NodeSelectorTerms".to_owned());
+        Err(Unreachable::Mismatch(mismatch))
     }
 
     /// The terms that apply to a node with this CSINode.
