@@ -47,47 +47,75 @@ impl Touched {
     fn clauses(&self) -> usize {
         self.0.iter().map(|(first, end)| (end - first) as usize).sum()
     }
+
+    /// Most of the clauses, by large ranges, and the small ranges, which have a few of the clauses.
+    /// Nodes and pods that are not alike mostly differ in the latter.
+    fn split(&self) -> (Self, SmallVec<[ClauseRange; 4]>) {
+        let size = |(first, end): &ClauseRange| (end - first) as usize;
+        let mut ranges = self.0.clone();
+        ranges.sort_by_key(size);
+        let mut left = self.clauses() / FEW_OF;
+        let is_small = |range: &&ClauseRange| {
+            let fits = size(range) <= left;
+            left = left.saturating_sub(size(range));
+            fits
+        };
+        let small = ranges.iter().take_while(is_small).count();
+        let (small, large) = ranges.split_at(small);
+        let (mut large, small) = (Self(large.into()), small.into());
+        large.0.sort_unstable();
+        (large, small)
+    }
 }
+
+/// The part of the clauses that are evaluated for each node or pod.
+const FEW_OF: usize = 16;
 
 /// What [`SelectorSet::fold`] keeps. It saves time only: the same clauses give the same result.
 #[derive(Debug)]
-pub struct Folds<K, V>(Mutex<Kept<K, V>>);
+pub struct Folds<K, V> {
+    kept: Mutex<Kept<K, V>>,
+    /// The approximate size of a value in bytes.
+    value_bytes: usize,
+}
 
 #[derive(Debug)]
 struct Kept<K, V> {
     /// By large ranges of clauses, the selectors that they concern, ascending, each with the number
     /// of its requirements that are met; [`NEVER`] if one is violated.
     met: BTreeMap<Touched, Arc<[(u32, u32)]>>,
-    /// The size of the lists.
-    selectors: usize,
     /// The results of large ranges alone.
     values: BTreeMap<(K, Touched), V>,
+    /// The approximate size of both.
+    bytes: usize,
 }
 
-/// The most results that are kept.
-const MOST_VALUES: usize = 1 << 16;
+/// The most bytes that are kept.
+const MOST_BYTES: usize = 16 << 20;
 
-/// The most selectors of lists that are kept: 16 MiB.
-const MOST_SELECTORS: usize = 1 << 21;
+impl<K, V> Folds<K, V> {
+    /// For values of this size.
+    pub fn of(value_bytes: usize) -> Self {
+        let kept = Kept { met: BTreeMap::new(), values: BTreeMap::new(), bytes: 0 };
+        Self { kept: Mutex::new(kept), value_bytes }
+    }
+
+    /// The approximate size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).bytes
+    }
+}
 
 impl<K, V> Default for Folds<K, V> {
     fn default() -> Self {
-        Self(Mutex::new(Kept { met: BTreeMap::new(), selectors: 0, values: BTreeMap::new() }))
+        Self::of(size_of::<V>())
     }
 }
 
 /// A copy begins without results.
 impl<K, V> Clone for Folds<K, V> {
     fn clone(&self) -> Self {
-        Self::default()
-    }
-}
-
-impl<K, V> Folds<K, V> {
-    /// The approximate size in bytes.
-    pub fn bytes(&self) -> usize {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.selectors * size_of::<(u32, u32)>() + kept.values.len() * size_of::<((K, Touched), V)>()
+        Self::of(self.value_bytes)
     }
 }
 
@@ -148,7 +176,8 @@ fn needs_label(requirement: &Requirement) -> bool {
 impl SelectorSet {
     /// The approximate size in bytes, without texts, which the selectors share.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.clauses) + size_of_val(&*self.needs) + size_of_val(&*self.by_default)
+        let lists = size_of_val(&*self.clauses) + size_of_val(&*self.needs) + size_of_val(&*self.by_default);
+        lists + self.matching.bytes()
     }
 
     /// A set of selectors: the requirements of each, by label; `None` if it matches nothing.
@@ -208,7 +237,14 @@ impl SelectorSet {
             let has_numbers = numbers.0 < numbers.1;
             let number = if has_numbers { value.parse().ok() } else { None };
             let [above, below] = number.map_or([(0, 0); 2], |number| admitting(rest, numbers, number));
-            for (first, end) in [presence, value_itself, above, below] {
+            // Numbers that are nearly equal admit nearly the same clauses. So each range is parted:
+            // one part is the same for many numbers, and the other one is small.
+            let part = (numbers.1 - numbers.0).div_ceil(PARTS).max(1);
+            let above_cut = above.0 + (above.1 - above.0) / part * part;
+            let below_cut = below.1 - (below.1 - below.0) / part * part;
+            let above = [(above.0, above_cut), (above_cut, above.1)];
+            let below = [(below.0, below_cut), (below_cut, below.1)];
+            for (first, end) in [presence, value_itself].into_iter().chain(above).chain(below) {
                 touched.extend((first < end).then_some(((start + first) as u32, (start + end) as u32)));
             }
         }
@@ -265,14 +301,12 @@ impl SelectorSet {
             self.differences(touched, |selector, matches| change(&mut result, selector, matches));
             return result;
         }
-        let is_large = |(first, end): &ClauseRange| (end - first) as usize > FEW;
-        let (large, small): (SmallVec<_>, SmallVec<[_; 4]>) = touched.0.iter().copied().partition(is_large);
-        let large = Touched(large);
+        let (large, small) = touched.split();
         // Only threads with forks of one scheduler ever meet here.
-        let mut kept = folds.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = folds.kept.lock().unwrap_or_else(PoisonError::into_inner);
         steps::add(1);
         let known = kept.list(&large, || self.met(&large.0).as_slice().into());
-        result = kept.value((key, large), || {
+        result = kept.value((key, large), folds.value_bytes, || {
             for (selector, met) in &*known {
                 if let Some(matches) = self.change(*selector, 0, *met) {
                     change(&mut result, *selector as usize, matches);
@@ -324,24 +358,31 @@ impl<K: Ord, V: Clone> Kept<K, V> {
             return Arc::clone(known);
         }
         let found = find();
-        if self.selectors + found.len() > MOST_SELECTORS {
-            (self.selectors, self.met) = (0, BTreeMap::new());
-        }
-        self.selectors += found.len();
+        self.make_room(large.bytes() + size_of_val(&*found));
         self.met.insert(large.clone(), Arc::clone(&found));
         found
     }
 
-    fn value(&mut self, key: (K, Touched), find: impl FnOnce() -> V) -> V {
+    fn value(&mut self, key: (K, Touched), bytes: usize, find: impl FnOnce() -> V) -> V {
         if let Some(known) = self.values.get(&key) {
             return known.clone();
         }
-        if self.values.len() == MOST_VALUES {
-            self.values.clear();
-        }
+        self.make_room(key.1.bytes() + bytes);
         self.values.entry(key).or_insert_with(find).clone()
     }
+
+    fn make_room(&mut self, bytes: usize) {
+        if self.bytes + bytes > MOST_BYTES {
+            self.met.clear();
+            self.values.clear();
+            self.bytes = 0;
+        }
+        self.bytes += bytes;
+    }
 }
+
+/// The parts of the bounds about one label.
+const PARTS: usize = 64;
 
 /// The number of clauses before the first that this does not hold of. It costs the logarithm of
 /// that number, not of all clauses.

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use supercargo_framework::affinity::{Operator, Requirement};
 use supercargo_framework::objects::{Namespace, Object, resources};
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
-use supercargo_framework::selector_set::{Folds, SelectorSet, Touched};
+use supercargo_framework::selector_set::{Folds, SelectorSet};
 use supercargo_framework::small_map::FEW;
 use supercargo_framework::{Context, Indexed, LabelSelector, Labels, Nodes, PodInfo, PodSpec, SmallMap};
 
@@ -118,26 +118,39 @@ struct Many {
     selectors: SelectorSet,
     /// Two selectors for each cover: of the namespaces that it names, and of those that it selects.
     covers: SelectorSet,
-    /// What the terms can tell about the namespaces of pods.
-    namespaces: BTreeMap<Touched, Covered>,
+    /// By cover, the groups that match pods without labels.
+    by_default: Vec<Vec<usize>>,
+    /// A namespace that no selector of a cover tells apart from others.
+    unknown: Covered,
+    coverings: Folds<(), Covered>,
+    /// The namespaces of pods, by name: their places in `covered`.
+    namespaces: BTreeMap<Arc<str>, usize>,
+    /// What the terms can tell about namespaces.
+    covered: Vec<Covered>,
     /// What pods match, by the place of their namespace, and by what the terms can tell of labels.
     matches: Folds<usize, Matches>,
 }
 
-/// What terms can tell about namespaces that they do not tell apart.
-#[derive(Debug)]
+/// What terms can tell about a namespace.
+#[derive(Clone, Debug)]
 struct Covered {
-    /// Its own number.
-    number: usize,
-    /// A bit for each cover, whether it covers them.
+    /// A bit for each selector of a cover, whether it matches.
     bits: Box<[u64]>,
     /// What pods without labels match.
     by_default: Matches,
 }
 
 impl Covered {
-    fn covers(&self, group: &Group) -> bool {
-        self.bits[group.cover / 64] & (1 << (group.cover % 64)) != 0
+    fn has(&self, selector: usize) -> bool {
+        self.bits[selector / 64] & (1 << (selector % 64)) != 0
+    }
+
+    fn covers(&self, cover: usize, of: &Cover) -> bool {
+        of.is_all || self.has(2 * cover) || self.has(2 * cover + 1)
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.bits) + size_of_val(&*self.by_default.sums)
     }
 }
 
@@ -163,18 +176,30 @@ impl Matches {
 
 impl Many {
     fn bytes(&self) -> usize {
-        let covered = self
-            .namespaces
-            .iter()
-            .map(|(touched, covered)| touched.bytes() + size_of_val(covered) + size_of_val(&*covered.bits));
-        self.selectors.bytes() + self.covers.bytes() + self.matches.bytes() + covered.sum::<usize>()
+        let lists = self.by_default.iter().map(|groups| size_of_val(groups) + size_of_val(&**groups));
+        let names = self.namespaces.len() * size_of::<(Arc<str>, usize)>();
+        let covered = self.covered.iter().map(Covered::bytes).sum::<usize>();
+        let folds = self.coverings.bytes() + self.matches.bytes();
+        self.selectors.bytes() + self.covers.bytes() + lists.sum::<usize>() + names + covered + folds
     }
 
-    fn namespace(&self, terms: &OwnTerms, other: &PodInfo) -> Touched {
-        let labels = terms.labels_of(&other.namespace);
+    /// What the terms can tell about a namespace.
+    fn covered(&self, terms: &OwnTerms, namespace: &str) -> Covered {
+        let labels = terms.labels_of(namespace);
         let exists = labels.map(|_| (EXISTS, ""));
         let texts = labels.into_iter().flat_map(Labels::texts).chain(exists);
-        self.covers.touched(texts.chain([(NAME, &*other.namespace)]))
+        let touched = self.covers.touched(texts.chain([(NAME, namespace)]));
+        self.covers.fold((&self.coverings, ()), &touched, self.unknown.clone(), |covered, selector, _| {
+            let place = selector / 2;
+            let cover = &terms.covers[place];
+            let before = covered.covers(place, cover);
+            covered.bits[selector / 64] ^= 1 << (selector % 64);
+            let after = covered.covers(place, cover);
+            if before != after {
+                let groups = self.by_default[place].iter().map(|group| &terms.groups[*group]);
+                groups.for_each(|group| covered.by_default.change(group, after));
+            }
+        })
     }
 }
 
@@ -240,6 +265,7 @@ impl OwnTerms {
             let all = cx.list::<Namespace>(&resources::NAMESPACE);
             terms.namespaces = all.map(|namespace| Arc::clone(namespace.object)).collect();
         }
+        terms.groups.iter_mut().for_each(Group::merge);
         if terms.groups.len() > FEW {
             terms.match_all(cx.nodes());
         }
@@ -289,20 +315,43 @@ impl OwnTerms {
             [named.is_some().then_some(by_name), by_label]
         });
         let of_groups = self.groups.iter().map(|group| requirements(self.term(group.term).selector.as_ref()));
+        let (selectors, covers) = (SelectorSet::new(of_groups), SelectorSet::new(of_covers));
+        let mut by_default = vec![Vec::new(); self.covers.len()];
+        selectors.by_default().for_each(|group| by_default[self.groups[group].cover].push(group));
+        let unknown = self.unknown_namespace(&covers, &by_default);
+        let sums_bytes = size_of_val(&*unknown.by_default.sums);
         let mut many = Many {
-            selectors: SelectorSet::new(of_groups),
-            covers: SelectorSet::new(of_covers),
+            by_default,
+            coverings: Folds::of(unknown.bytes()),
+            matches: Folds::of(size_of::<Matches>() + sums_bytes),
+            unknown,
             namespaces: BTreeMap::new(),
-            matches: Folds::default(),
+            covered: Vec::new(),
+            selectors,
+            covers,
         };
         for pod in nodes.iter().flat_map(|(_, node)| node.pods()) {
-            let namespace = many.namespace(self, pod);
-            if !many.namespaces.contains_key(&namespace) {
-                let covered = self.covered(&many, &namespace);
-                many.namespaces.insert(namespace, covered);
+            if !many.namespaces.contains_key(&pod.namespace) {
+                many.namespaces.insert(Arc::clone(&pod.namespace), many.covered.len());
+                many.covered.push(many.covered(self, &pod.namespace));
             }
         }
         self.many = Some(many);
+    }
+
+    /// What terms can tell about a namespace without a name and labels.
+    fn unknown_namespace(&self, covers: &SelectorSet, by_default: &[Vec<usize>]) -> Covered {
+        let sums = Sums::from_elem(Tally::default(), self.keys.len());
+        let bits = vec![0; (2 * self.covers.len()).div_ceil(64)].into_boxed_slice();
+        let mut covered = Covered { bits, by_default: Matches { groups: 0, sums } };
+        covers.by_default().for_each(|selector| covered.bits[selector / 64] |= 1 << (selector % 64));
+        for (place, cover) in self.covers.iter().enumerate() {
+            if covered.covers(place, cover) {
+                let groups = by_default[place].iter().map(|group| &self.groups[*group]);
+                groups.for_each(|group| covered.by_default.change(group, true));
+            }
+        }
+        covered
     }
 
     /// The names of namespaces that a cover has in it, as a requirement.
@@ -373,41 +422,22 @@ impl OwnTerms {
         self.groups.iter().all(|group| self.matches(group, other, namespace))
     }
 
-    /// What many terms can tell about namespaces.
-    fn covered(&self, many: &Many, namespace: &Touched) -> Covered {
-        let mut bits = vec![0; self.covers.len().div_ceil(64)].into_boxed_slice();
-        let mut cover = |place: usize| bits[place / 64] |= 1_u64 << (place % 64);
-        let all = self.covers.iter().enumerate().filter(|(_, cover)| cover.is_all);
-        all.for_each(|(place, _)| cover(place));
-        many.covers.matching(namespace, |place| cover(place / 2));
-        let sums = Sums::from_elem(Tally::default(), self.keys.len());
-        let by_default = Matches { groups: 0, sums };
-        let mut covered = Covered { number: many.namespaces.len(), bits, by_default };
-        for group in many.selectors.by_default().map(|place| &self.groups[place]) {
-            if covered.covers(group) {
-                covered.by_default.change(group, true);
-            }
-        }
-        covered
-    }
-
     /// The groups of many that match a pod.
     fn matches_of(&self, many: &Many, other: &PodInfo) -> Matches {
-        let namespace = many.namespace(self, other);
-        let (no_folds, unknown);
-        let (folds, covered) = match many.namespaces.get(&namespace) {
-            Some(covered) => (&many.matches, covered),
+        let (no_folds, of_unknown);
+        let (folds, place, covered) = match many.namespaces.get(&other.namespace) {
+            Some(place) => (&many.matches, *place, &many.covered[*place]),
             // A namespace that had no pod.
             None => {
-                (no_folds, unknown) = (Folds::default(), self.covered(many, &namespace));
-                (&no_folds, &unknown)
+                (no_folds, of_unknown) = (Folds::default(), many.covered(self, &other.namespace));
+                (&no_folds, 0, &of_unknown)
             }
         };
         let touched = many.selectors.touched(other.labels.texts());
         let by_default = covered.by_default.clone();
-        many.selectors.fold((folds, covered.number), &touched, by_default, |matches, place, is_met| {
-            let group = &self.groups[place];
-            if covered.covers(group) {
+        many.selectors.fold((folds, place), &touched, by_default, |matches, group, is_met| {
+            let group = &self.groups[group];
+            if covered.covers(group.cover, &self.covers[group.cover]) {
                 matches.change(group, is_met);
             }
         })
@@ -441,6 +471,18 @@ impl Group {
             Some((known, sum)) if *known == key => sum.add(tally),
             _ => self.tallies.push((key, tally)),
         }
+    }
+
+    /// Leaves one tally for each key.
+    fn merge(&mut self) {
+        self.tallies.sort_by_key(|(key, _)| *key);
+        self.tallies.dedup_by(|(key, more), (last, sum)| {
+            let is_same = key == last;
+            if is_same {
+                sum.add(*more);
+            }
+            is_same
+        });
     }
 }
 

@@ -16,6 +16,10 @@ use crate::objects::Object;
 pub const MOST_BYTES: usize = 1536 << 10;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
+/// A label in which all nodes differ.
+const NUMBER: &str = "number";
+/// The number of terms of one node or pod.
+const A_FEW: usize = 9;
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 
 /// A list-like field of a pod, or of an object that a pod's attempt reads.
@@ -68,12 +72,20 @@ pub enum PodList {
     PreferredTermsOfPresentKey,
     /// Required node affinity terms with a bound that the label of every node misses.
     NodeTermsOfBounds,
-    /// Required node affinity terms about a label that every node has, each of another node.
+    /// Required node affinity terms about a label that every node has, a few for each node.
     NodeTermsOfEachNode,
+    /// Required node affinity terms with bounds of a number in which all nodes differ.
+    NodeTermsOfNumbers,
+    /// Values of a preferred node affinity term that are no label values.
+    InvalidValues,
     /// Requirements of one required anti-affinity term about a label that every pod has.
     RequirementsOfPresentKey,
-    /// Required anti-affinity terms about a label that every pod has, each of another pod.
+    /// Required anti-affinity terms about a label that every pod has, a few for each pod.
     TermsOfEachPod,
+    /// Required anti-affinity terms with one selector and topology keys of the nodes, by turns.
+    TermsOfPresentKeys,
+    /// Required anti-affinity terms, each with its own namespace and selector of namespaces.
+    NamespacesAndSelectors,
     /// Host ports.
     HostPorts,
     /// Claims, none of which exists.
@@ -155,7 +167,7 @@ pub enum PodList {
 
 impl PodList {
     /// All lists.
-    pub const ALL: [Self; 62] = [
+    pub const ALL: [Self; 66] = [
         Self::AntiAffinityKeys,
         Self::AffinityKeys,
         Self::PreferredKeys,
@@ -180,8 +192,12 @@ impl PodList {
         Self::PreferredTermsOfPresentKey,
         Self::NodeTermsOfBounds,
         Self::NodeTermsOfEachNode,
+        Self::NodeTermsOfNumbers,
+        Self::InvalidValues,
         Self::RequirementsOfPresentKey,
         Self::TermsOfEachPod,
+        Self::TermsOfPresentKeys,
+        Self::NamespacesAndSelectors,
         Self::HostPorts,
         Self::Claims,
         Self::BoundClaims,
@@ -267,12 +283,30 @@ impl PodList {
                 (NODE_TERMS, list(items, |i| node_term(above(i))))
             }
             Self::NodeTermsOfEachNode => {
-                let of = |i| is_in(HOSTNAME, json!([node_name(i)]));
+                let of = |i| is_in(HOSTNAME, json!([node_name(i / A_FEW)]));
                 (NODE_TERMS, list(items, |i| json!({ "matchExpressions": [has("zone"), of(i)] })))
             }
             Self::TermsOfEachPod => {
-                let of = |i| is_in(POD_NAME, json!([pod_name(i)]));
-                (ANTI_AFFINITY, list(items, |i| selecting(json!([has("app"), of(i)]))))
+                let of = |i| is_in(POD_NAME, json!([pod_name(i / A_FEW)]));
+                (ANTI_AFFINITY, list(items, |i| selecting(json!([has("app"), of(i), lacks(&key(i))]))))
+            }
+            Self::TermsOfPresentKeys => {
+                let keys = [HOSTNAME, "zone", "kubernetes.io/arch"];
+                (ANTI_AFFINITY, list(items, |i| by_key(keys[i % keys.len()])))
+            }
+            Self::NamespacesAndSelectors => {
+                (ANTI_AFFINITY, all(|i| with(of_team(i), "namespaces", json!([namespace_name(i)]))))
+            }
+            Self::NodeTermsOfNumbers => {
+                let above = |i: usize| json!({ "key": NUMBER, "operator": "Gt", "values": [(i / A_FEW).to_string()] });
+                (NODE_TERMS, list(items, |i| json!({ "matchExpressions": [has("none"), above(i)] })))
+            }
+            Self::InvalidValues => {
+                let values = list(items, |i| Value::String(format!("!{i}")));
+                (
+                    "affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution",
+                    one(json!({ "weight": 1, "preference": node_term(is_in(HOSTNAME, values)) })),
+                )
             }
             Self::RequirementsOfPresentKey => (ANTI_AFFINITY, one(selecting(all(|_| has("app"))))),
             Self::TolerationsOfOneKey => (
@@ -640,6 +674,7 @@ pub fn plain_node(i: usize) -> Value {
             "labels": {
                 HOSTNAME: name, "zone": (["a", "b", "c"][i % 3]), "kubernetes.io/arch": "amd64",
                 "kubernetes.io/os": "linux", "node.kubernetes.io/instance-type": "large", "cores": "32",
+                NUMBER: i.to_string(),
             },
         },
         "spec": { "taints": taints },
