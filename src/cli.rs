@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use supercargo_scheduler::Scheduler;
 use supercargo_scheduler::record::{Replayed, replay};
@@ -46,13 +46,22 @@ impl Cli {
     /// Parses the command line of this process, or exits with an error.
     pub(crate) fn of_command_line() -> Self {
         let args: Vec<OsString> = std::env::args_os().collect();
-        Self::try_parse_from(&args).unwrap_or_else(|error| with_boolean_tip(error, &args).exit())
+        let name = if is_plugin_of_kubectl() { "kubectl supercargo" } else { "supercargo" };
+        let matches = Self::command().bin_name(name).try_get_matches_from(&args);
+        let parsed = matches.and_then(|mut matches| Self::from_arg_matches_mut(&mut matches));
+        parsed.unwrap_or_else(|error| with_boolean_tip(error, &args).exit())
     }
 
     /// Whether the log format is JSON.
     pub(crate) fn logs_json(&self) -> bool {
         self.logs.logging_format == LogFormat::Json
     }
+}
+
+/// Whether kubectl runs this program: it finds plugins by their names.
+pub(crate) fn is_plugin_of_kubectl() -> bool {
+    let program = std::env::args_os().next().map(PathBuf::from);
+    program.is_some_and(|program| program.file_stem().is_some_and(|name| name == "kubectl-supercargo"))
 }
 
 #[derive(Debug, Subcommand)]

@@ -2,13 +2,14 @@
 //! `what-if`, `resilience` and `empty`.
 //!
 //! A command reads the cluster once and decides in its process, so it works beside any scheduler.
-//! With `--server` it asks a running supercargo, whose [endpoint](endpoint) answers from a fork of
+//! With `--leader` or `--server` it asks a running supercargo, whose [endpoint](endpoint) answers from a fork of
 //! its scheduler.
 
 mod ask;
 mod empty;
 pub(crate) mod endpoint;
 mod fits;
+mod leader;
 mod pending;
 mod progress;
 mod question;

@@ -14,6 +14,7 @@ mod events;
 mod extenders;
 mod failover;
 mod insight;
+mod leader;
 mod operations;
 mod outage;
 mod output;

@@ -55,7 +55,7 @@ struct Source {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// How long the answer may take; by default 30s, or 1h for `pending`, `resilience` and `empty`.
-    /// With --server at most 30s
+    /// A running supercargo answers within 30s or not at all
     #[arg(long, value_name = "DURATION", value_parser = supercargo_config::flags::length)]
     timeout: Option<Duration>,
     #[command(flatten)]
@@ -69,10 +69,10 @@ impl<Q: Question> Ask<Q> {
     pub(crate) async fn print(self, catalog: &Catalog) -> Result<ExitCode> {
         let Self { question, view, source } = self;
         let limit = source.timeout.unwrap_or(Q::TIMEOUT);
-        if source.remote.server.is_some() {
-            let ask = source.remote.ask(&question, &view);
+        if source.remote.is_asked() {
+            let ask = source.remote.ask(&question, &view, source.kubeconfig);
             let late = format!(
-                "no answer within {} s; without --server, --timeout allows more",
+                "no answer within {} s; with --standalone, --timeout allows more",
                 limit.min(SHORT).as_secs()
             );
             return print(timeout(limit.min(SHORT), ask).await, &late);

@@ -1,5 +1,6 @@
 //! Questions to a running supercargo.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -14,15 +15,26 @@ use supercargo_client::connection::{kubeconfig_of, to_endpoint};
 use supercargo_client::transport::Transport;
 
 use super::endpoint::{GOOD, PATH};
+use super::leader::{Kubectl, LeaderOptions};
 use super::question::{Question, View};
+use crate::cli::is_plugin_of_kubectl;
 
 /// A running supercargo.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Running supercargo")]
 pub(super) struct Remote {
+    /// Ask the running supercargo that leads: kubectl forwards a port to its pod. The default of
+    /// `kubectl supercargo`
+    #[arg(long, conflicts_with_all = [OWN_STATE, &["server"]].concat())]
+    leader: bool,
+    #[command(flatten)]
+    leader_options: LeaderOptions,
+    /// Read the cluster, as `supercargo` does by default
+    #[arg(long, conflicts_with_all = ["leader", "server"])]
+    standalone: bool,
     /// URL of a supercargo that runs with --insight; without it, the command reads the cluster
-    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "kubeconfig", "feature_gates", "emulated_version"])]
-    pub(super) server: Option<Uri>,
+    #[arg(long, value_name = "URL", conflicts_with_all = [OWN_STATE, &["kubeconfig"]].concat())]
+    server: Option<Uri>,
     /// File with a bearer token for --server
     #[arg(long, value_name = "FILE", requires = "server")]
     token_file: Option<PathBuf>,
@@ -34,26 +46,32 @@ pub(super) struct Remote {
     insecure_skip_tls_verify: bool,
 }
 
+/// Arguments about the state that a command reads itself.
+const OWN_STATE: &[&str] = &["config", "feature_gates", "emulated_version"];
+
 impl Remote {
+    /// Whether a running supercargo answers.
+    pub(super) fn is_asked(&self) -> bool {
+        self.leader || self.server.is_some() || is_plugin_of_kubectl() && !self.standalone
+    }
+
     /// Asks a question. Returns the answer, and whether it is a good one.
-    pub(super) async fn ask<Q: Question>(&self, question: &Q, view: &View) -> Result<(String, bool)> {
-        let query = query(question, view)?;
-        let request = Request::get(format!("{PATH}{}?{query}", Q::NAME)).body(Bytes::new())?;
-        let server = self.server.as_ref().context("--server is not set")?;
-        let transport = Transport::connect(self.config(server).await?)?;
-        let response = transport.send(request).await;
-        let response = response.map_err(anyhow::Error::from_boxed);
-        let response = response.with_context(|| format!("cannot ask {server}"))?;
-        let text = String::from_utf8_lossy(response.body()).into_owned();
-        match response.status() {
-            StatusCode::OK => Ok((text, response.headers().get(GOOD).is_some_and(|good| good == "true"))),
-            StatusCode::NOT_FOUND => bail!("{server} does not answer questions: it runs without --insight"),
-            StatusCode::UNAUTHORIZED => bail!("{server} does not accept the token; see --token-file"),
-            StatusCode::FORBIDDEN => {
-                bail!("the token's user may not ask; bind the ClusterRole supercargo-insight-reader to it")
-            }
-            _ => bail!("{}", text.trim_start_matches("error: ").trim_end()),
-        }
+    pub(super) async fn ask<Q: Question>(
+        &self,
+        question: &Q,
+        view: &View,
+        kubeconfig: Option<PathBuf>,
+    ) -> Result<(String, bool)> {
+        let request = Request::get(format!("{PATH}{}?{}", Q::NAME, query(question, view)?));
+        let request = request.body(Bytes::new())?;
+        let Some(server) = &self.server else {
+            let leader = self.leader_options.find(&Kubectl { kubeconfig }).await?;
+            // The API server checks whose pod this is.
+            let cluster = json!({ "server": leader.server.to_string(), "insecure-skip-tls-verify": true });
+            let config = to_endpoint(kubeconfig_of(cluster, json!({ "token": leader.token }))?).await?;
+            return send(config, request, &leader.pod).await;
+        };
+        send(self.config(server).await?, request, server).await
     }
 
     /// How to reach the server: a kubeconfig in memory reads the files.
@@ -66,6 +84,21 @@ impl Remote {
         });
         let config = to_endpoint(kubeconfig_of(cluster, json!({ "tokenFile": self.token_file }))?).await;
         config.context("cannot use --certificate-authority or --token-file")
+    }
+}
+
+async fn send(config: Config, request: Request<Bytes>, name: &impl Display) -> Result<(String, bool)> {
+    let response = Transport::connect(config)?.send(request).await.map_err(anyhow::Error::from_boxed);
+    let response = response.with_context(|| format!("cannot ask {name}"))?;
+    let text = String::from_utf8_lossy(response.body()).into_owned();
+    match response.status() {
+        StatusCode::OK => Ok((text, response.headers().get(GOOD).is_some_and(|good| good == "true"))),
+        StatusCode::NOT_FOUND => bail!("{name} does not answer questions: it runs without --insight"),
+        StatusCode::UNAUTHORIZED => bail!("{name} does not accept the token; see --token-file"),
+        StatusCode::FORBIDDEN => {
+            bail!("the token's user may not ask; bind the ClusterRole supercargo-insight-reader to it")
+        }
+        _ => bail!("{}", text.trim_start_matches("error: ").trim_end()),
     }
 }
 

@@ -61,6 +61,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_util::sync::CancellationToken;
 
 use self::activity::Activity;
+pub use self::authenticator::AUDIENCE;
 use self::authenticator::Authenticator;
 use self::authorizer::Authorizer;
 use self::connection_limit::ConnectionLimit;

@@ -141,6 +141,31 @@ async fn token_reviews_are_cached_and_tokens_never_printed() {
 }
 
 #[tokio::test]
+async fn tokens_for_supercargo_are_reviewed_for_its_audience() {
+    let of = |claims: Value| format!("e30.{}.x", URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let bed = bed();
+    for (claims, reviewed) in [
+        (json!({"aud": ["supercargo"]}), json!({"audiences": ["supercargo"]})),
+        (json!({"aud": "supercargo"}), json!({"audiences": ["supercargo"]})),
+        (json!({"aud": ["https://kubernetes"]}), json!({})),
+    ] {
+        let token_of_case = of(claims);
+        bed.server.answer(|review| {
+            let (status, mut answer) = token_review(Some("sa"));
+            answer["status"]["audiences"] = review["spec"]["audiences"].clone();
+            (status, answer)
+        });
+        assert!(bed.authenticator.user(&[], &token(&token_of_case)).await.is_ok());
+        let (.., body) = bed.server.requests().pop().unwrap();
+        assert_eq!(body["spec"].get("audiences"), reviewed.get("audiences"), "{body}");
+    }
+    // A server that does not know audiences.
+    bed.server.answer(|_| token_review(Some("sa")));
+    let other = of(json!({"aud": ["supercargo"], "jti": "other"}));
+    assert!(bed.authenticator.user(&[], &token(&other)).await.is_err());
+}
+
+#[tokio::test]
 async fn unavailable_reviews_reject_the_caller() {
     let bed = bed();
     // Not even if the response echoes the request.
