@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use supercargo_framework::registry::Registry;
-
+use super::catalog::Catalog;
 use super::cursor::{Cursor, Object};
 use super::extender;
 use super::leader_election::{self, LeaderElectionConfig};
@@ -54,7 +53,7 @@ pub(super) struct File<'a> {
 }
 
 /// Reads a file and reports everything that is invalid.
-pub(super) fn read<'a>(top: &Cursor<'a>, registry: &Registry, report: &mut Report<'_>) -> File<'a> {
+pub(super) fn read<'a>(top: &Cursor<'a>, catalog: &Catalog, report: &mut Report<'_>) -> File<'a> {
     let Some(object) = top.object(FIELDS, report) else {
         return File::default();
     };
@@ -64,7 +63,7 @@ pub(super) fn read<'a>(top: &Cursor<'a>, registry: &Registry, report: &mut Repor
     }
     let flag = |field, report: &mut Report<'_>| object.get(field).and_then(|cursor| cursor.boolean(report));
     let (initial, max) = read_backoff(&object, report);
-    let profiles = object.get("profiles").map(|list| profile_file::read_all(&list, registry, report));
+    let profiles = object.get("profiles").map(|list| profile_file::read_all(&list, catalog, report));
     let extenders = object.get("extenders").map(|list| extender::read_all(&list, report));
     File {
         parallelism: read_parallelism(&object, report),

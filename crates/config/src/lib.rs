@@ -116,7 +116,7 @@ impl Config {
         let mut report = Report::new(file_name);
         let top = Cursor::top(root);
         cursor::report_duplicates(&top, &mut report);
-        let file = file::read(&top, &catalog.registry, &mut report);
+        let file = file::read(&top, catalog, &mut report);
         Self::completed(file, catalog, report)
     }
 

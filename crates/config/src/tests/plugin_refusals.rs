@@ -1,6 +1,6 @@
 //! Rejected plugins and arguments: positions and messages.
 
-use super::{check, errors};
+use super::{Catalog, Config, HEADER, check, errors};
 
 #[test]
 fn unsupported_settings_are_rejected_by_name() {
@@ -88,7 +88,7 @@ fn unknown_plugins_are_rejected_with_suggestions() {
         (
             "enabled at a point of groups",
             "profiles: [{plugins: {placementScore: {enabled: [{name: NodePort}]}}}]\n",
-            "c.yaml:4:57: profiles[0].plugins.placementScore.enabled[0].name: unknown plugin \"NodePort\"; did you mean \"NodePorts\"?",
+            "c.yaml:4:57: profiles[0].plugins.placementScore.enabled[0].name: unknown plugin \"NodePort\"; the plugins of placementScore are Picky",
         ),
         (
             "disabled at a point of groups",
@@ -113,7 +113,7 @@ fn unknown_plugins_are_rejected_with_suggestions() {
         (
             "near a name of upstream's that cannot be enabled here",
             "profiles: [{plugins: {filter: {enabled: [{name: Coscheduling}]}}}]\n",
-            "c.yaml:4:49: profiles[0].plugins.filter.enabled[0].name: unknown plugin \"Coscheduling\"; the plugins are DefaultBinder, Everywhere, ImageLocality, NodeAffinity, NodeName, NodePorts, NodeResourcesBalancedAllocation, NodeResourcesFit, NodeUnschedulable, OtherSort, Picky, PrioritySort, SchedulingGates, TaintToleration",
+            "c.yaml:4:49: profiles[0].plugins.filter.enabled[0].name: unknown plugin \"Coscheduling\"; the plugins of filter are Everywhere, NodeAffinity, NodeName, NodePorts, NodeResourcesFit, NodeUnschedulable, Picky, TaintToleration",
         ),
         (
             "near none",
@@ -131,6 +131,23 @@ fn unknown_plugins_are_rejected_with_suggestions() {
             "c.yaml:4:42: profiles[0].plugins.filter.enabled[0].name: is missing",
         ),
     ]);
+}
+
+#[test]
+fn suggested_plugins_implement_the_extension_point() {
+    let refused = |point: &str, name: &str| {
+        let text = format!("{HEADER}profiles: [{{plugins: {{{point}: {{enabled: [{{name: {name}}}]}}}}}}]\n");
+        Config::parse("c.yaml", &text, &Catalog::in_tree()).expect_err("refused").to_string()
+    };
+    for point in ["permit", "multiPoint"] {
+        let error = refused(point, "Coscheduling");
+        assert!(error.ends_with("did you mean \"GangScheduling\"?"), "{error}");
+    }
+    let error = refused("filter", "Coscheduling");
+    assert!(error.contains("the plugins of filter are ") && !error.contains("GangScheduling"), "{error}");
+    assert!(error.contains("NodePorts") && !error.contains("ImageLocality"), "{error}");
+    let error = refused("preBind", "DefaultBind");
+    assert!(!error.contains("DefaultBinder"), "{error}");
 }
 
 #[test]
