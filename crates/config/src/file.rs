@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::catalog::Catalog;
 use super::cursor::{Cursor, Object};
 use super::extender;
-use super::leader_election::{self, LeaderElectionConfig};
+use super::leader_election::{self, Election};
 use super::profile_file::{self, FileProfile, read_percentage};
 use super::report::Report;
 use crate::config::{ClientConnection, ExtenderConfig, MediaType};
@@ -44,7 +44,7 @@ pub(super) struct File<'a> {
     pub(super) max_backoff_seconds: Option<u64>,
     pub(super) client_connection: ClientConnection,
     /// Completed with defaults.
-    pub(super) leader_election: LeaderElectionConfig,
+    pub(super) leader_election: Election,
     pub(super) delay_cache_until_active: Option<bool>,
     pub(super) enable_profiling: Option<bool>,
     pub(super) enable_contention_profiling: Option<bool>,
