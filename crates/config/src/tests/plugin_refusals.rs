@@ -151,6 +151,67 @@ fn suggested_plugins_implement_the_extension_point() {
 }
 
 #[test]
+fn all_argument_errors_of_one_item_are_reported() {
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let affinity = |terms: &str| format!("addedAffinity: {{{required}: {{nodeSelectorTerms: [{terms}]}}}}");
+    let strategy = |fields: &str| format!("scoringStrategy: {{{fields}}}");
+    let cases: [(&str, String, &[&str]); 8] = [
+        (
+            "PodTopologySpread",
+            "defaultConstraints: [{maxSkew: 0, topologyKey: '', whenUnsatisfiable: X, labelSelector: {}}], \
+             defaultingType: Lists"
+                .to_owned(),
+            &["maxSkew", "topologyKey", "whenUnsatisfiable", "labelSelector", "defaultingType"],
+        ),
+        (
+            "NodeResourcesFit",
+            strategy("type: Foo, resources: [{name: cpu, weight: 101}, {name: '', weight: 1000}]"),
+            &["type", "resources[0].weight", "resources[1].name", "resources[1].weight"],
+        ),
+        (
+            "NodeResourcesFit",
+            strategy("type: Foo, requestedToCapacityRatio: {shape: [{utilization: 101, score: 11}]}"),
+            &["type", "utilization", "score"],
+        ),
+        (
+            "NodeResourcesFit",
+            strategy(
+                "type: LeastAllocated, requestedToCapacityRatio: {shape: [{utilization: 101, score: 11}]}",
+            ),
+            &["requestedToCapacityRatio"],
+        ),
+        (
+            "NodeResourcesBalancedAllocation",
+            "resources: [{name: cpu}, {name: cpu, weight: 2}]".to_owned(),
+            &["resources[1].name", "resources[1].weight"],
+        ),
+        (
+            "NodeAffinity",
+            affinity("{matchExpressions: [{key: '', operator: Is}, {operator: Exists}]}"),
+            &["matchExpressions[0].key", "matchExpressions[0].operator", "matchExpressions[1]"],
+        ),
+        (
+            "VolumeBinding",
+            "bindTimeoutSeconds: -1, shape: [{utilization: 101, score: 11}]".to_owned(),
+            &["bindTimeoutSeconds", "shape[0].utilization", "shape[0].score"],
+        ),
+        (
+            "VolumeBinding",
+            "shape: [{utilization: 0, score: 11}, {utilization: 101, score: -1}]".to_owned(),
+            &["shape[0].score", "shape[1].utilization", "shape[1].score"],
+        ),
+    ];
+    for (plugin, args, fields) in cases {
+        let text = format!("{HEADER}profiles: [{{pluginConfig: [{{name: {plugin}, args: {{{args}}}}}]}}]\n");
+        let errors = Config::parse("c.yaml", &text, &Catalog::in_tree()).expect_err("refused").to_string();
+        for field in fields {
+            assert_eq!(errors.matches(&format!("{field}: ")).count(), 1, "{field}:\n{errors}");
+        }
+        assert_eq!(errors.lines().count(), fields.len(), "{errors}");
+    }
+}
+
+#[test]
 fn argument_errors_of_plugins_have_a_position() {
     let fit =
         |args: &str| format!("profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args:\n{args}");
