@@ -79,6 +79,27 @@ fn manual_pages_describe_the_program_and_its_subcommands() {
 }
 
 #[test]
+fn the_list_of_gates_is_where_each_help_says() {
+    let list = "  AllAlpha=true|false";
+    let mut program = Cli::command();
+    program.build();
+    let mut commands: Vec<&mut clap::Command> = program.get_subcommands_mut().collect();
+    let mut checked = 0;
+    while let Some(command) = commands.pop() {
+        let help = command.render_long_help().to_string();
+        if help.contains("--feature-gates") {
+            let words: Vec<_> = help.split_whitespace().collect();
+            assert!(words.join(" ").contains("`supercargo run --help` lists the gates"), "{help}");
+            assert!(!help.contains("this help") || help.contains(list), "{help}");
+            checked += 1;
+        }
+        commands.extend(command.get_subcommands_mut());
+    }
+    assert!(checked >= 12, "{checked}");
+    assert!(help("run").contains(list));
+}
+
+#[test]
 fn flagz_shows_values_of_the_command_line() {
     let cli = Cli::parse_from(["supercargo", "run", "--secure-port=1", "--client-ca-file=/ca.crt"]);
     let Command::Run(flags) = cli.command else { panic!("want run") };
