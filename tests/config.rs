@@ -209,6 +209,17 @@ fn version_names_the_commit_if_it_is_known() {
 }
 
 #[test]
+fn install_guide_builds_images_that_know_their_commit() {
+    let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/install.md")).unwrap();
+    let builds = guide.lines().filter(|line| line.starts_with("    docker build"));
+    let mut builds = builds.peekable();
+    assert!(builds.peek().is_some(), "no image is built");
+    for build in builds {
+        assert!(build.contains("--build-arg REVISION=$(git rev-parse HEAD) "), "{build}");
+    }
+}
+
+#[test]
 fn completions_and_manual_pages_are_printed() {
     assert!(printed(&["man", "config", "validate"]).contains("KubeSchedulerConfiguration"));
     assert!(printed(&["run", "--version"]).contains(env!("CARGO_PKG_VERSION")));
