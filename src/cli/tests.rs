@@ -10,7 +10,7 @@ use supercargo_framework::Now;
 use supercargo_scheduler::Input;
 use supercargo_scheduler::record::{RecordedCall, SchedulerCall};
 
-use super::{Cli, Command, completions, manual};
+use super::{Cli, Command, UsageError, completions, manual, name_and_version};
 use supercargo_config::{Catalog, Config};
 
 /// The help of a subcommand at the maximum width.
@@ -75,7 +75,15 @@ fn manual_pages_describe_the_program_and_its_subcommands() {
     assert!(page(&["run"]).unwrap().contains("supercargo\\-run"));
     assert!(page(&["run"]).unwrap().contains("\\-\\-leader\\-elect"));
     assert!(page(&["config", "validate"]).unwrap().contains("supercargo\\-config\\-validate"));
-    assert_eq!(page(&["rn"]).unwrap_err(), "no subcommand \"rn\"");
+    // The title, and the version for the footer.
+    let title = format!(".TH supercargo-run 1  \"{}\"", name_and_version());
+    let run = page(&["run"]).unwrap();
+    assert!(run.lines().any(|line| line.trim_end() == title), "{run}");
+    for words in [&["rn"][..], &["run", "rn"]] {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let error = manual(&words).unwrap_err();
+        assert_eq!(error.downcast_ref(), Some(&UsageError::NoSubcommand(words.join(" "))));
+    }
 }
 
 #[test]
@@ -162,4 +170,14 @@ fn only_the_last_segment_of_a_record_may_be_incomplete() {
         );
     }
     assert!(replay(&[cut]).unwrap_err().ends_with("the record is empty"));
+}
+
+#[test]
+fn a_folder_is_no_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display().to_string();
+    let cli = Cli::try_parse_from(["supercargo", "replay", &path]).unwrap();
+    let Command::Replay(options) = cli.command else { panic!("want replay") };
+    let error = format!("{:#}", options.replay(&Catalog::in_tree()).unwrap_err());
+    assert_eq!(error, format!("cannot read {path}: is a directory"));
 }
