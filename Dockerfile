@@ -4,6 +4,9 @@
 #     docker buildx build --platform linux/amd64,linux/arm64 -t IMAGE --push .
 #     docker build --build-arg PACKAGE=example-scheduler -t IMAGE .
 #
+# `--build-arg REVISION=$(git rev-parse HEAD)` sets the commit of --version and of the labels: .git
+# is not in the context.
+#
 # It needs BuildKit, which sets BUILDPLATFORM, BUILDARCH and TARGETARCH. The compiler runs on the
 # builder's platform for every target, without emulation. tests/packaging compares this file with
 # the workspace and the manifests.

@@ -8,12 +8,12 @@ mod tests;
 use std::ffi::OsString;
 use std::fs::File;
 use std::future::Future;
-use std::io::BufReader;
-use std::path::PathBuf;
+use std::io::{self, BufReader, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use supercargo_scheduler::Scheduler;
@@ -26,11 +26,12 @@ use crate::insight::{Ask, Empty, FitsQuestion, Pending, Resilience, WhatIfQuesti
 use crate::options::scheduler_options;
 use crate::run::{RunOptions, run};
 use config::ConfigCommand;
-use output::{print, print_error};
+use output::{NO_OUTPUT, print, print_error, tolerate_closed_pipe};
 use supercargo_config::feature_gates;
 use supercargo_config::flags::{FeatureOptions, Flags, LogFormat, LogOptions};
 use supercargo_config::{Catalog, Config};
 use supercargo_telemetry::logs::{self, LogSink};
+use thiserror::Error;
 
 /// A Kubernetes scheduler built on informers
 #[derive(Debug, Parser)]
@@ -43,13 +44,22 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Parses the command line of this process, or exits with an error.
-    pub(crate) fn of_command_line() -> Self {
+    /// Parses the command line of this process; `None` if it asks for a help or the version, which
+    /// is printed. Exits with an error if it is invalid.
+    pub(crate) fn of_command_line() -> Result<Option<Self>> {
         let args: Vec<OsString> = std::env::args_os().collect();
         let name = if is_plugin_of_kubectl() { "kubectl supercargo" } else { "supercargo" };
         let matches = Self::command().bin_name(name).try_get_matches_from(&args);
-        let parsed = matches.and_then(|mut matches| Self::from_arg_matches_mut(&mut matches));
-        parsed.unwrap_or_else(|error| with_boolean_tip(error, &args).exit())
+        let error = match matches.and_then(|mut matches| Self::from_arg_matches_mut(&mut matches)) {
+            Ok(cli) => return Ok(Some(cli)),
+            Err(error) => error,
+        };
+        match error.kind() {
+            ErrorKind::DisplayVersion => print(version().as_bytes())?,
+            ErrorKind::DisplayHelp => print_help(&error)?,
+            _ => with_boolean_tip(error, &args).exit(),
+        }
+        Ok(None)
     }
 
     /// Whether the log format is JSON.
@@ -62,6 +72,14 @@ impl Cli {
 pub(crate) fn is_plugin_of_kubectl() -> bool {
     let program = std::env::args_os().next().map(PathBuf::from);
     program.is_some_and(|program| program.file_stem().is_some_and(|name| name == "kubectl-supercargo"))
+}
+
+/// Wrong usage that clap cannot see.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub(crate) enum UsageError {
+    /// `man` of a subcommand that does not exist.
+    #[error("no subcommand {0:?}")]
+    NoSubcommand(String),
 }
 
 #[derive(Debug, Subcommand)]
@@ -127,6 +145,21 @@ struct Replay {
     pod_max_in_unschedulable_pods_duration: std::time::Duration,
     #[command(flatten)]
     features: FeatureOptions,
+}
+
+/// What `--version` prints. clap would call the program `supercargo-run` after a subcommand.
+fn version() -> String {
+    format!("{}\n", name_and_version())
+}
+
+fn name_and_version() -> String {
+    format!("supercargo {}", crate::VERSION)
+}
+
+/// Prints a help, in colour on a terminal. clap itself would ignore that it cannot be written.
+fn print_help(help: &clap::Error) -> Result<()> {
+    let written = help.print().and_then(|()| io::stdout().flush());
+    tolerate_closed_pipe(written.context(NO_OUTPUT))
 }
 
 /// Adds how to write the value of a boolean flag: only after `=`, as for kube-scheduler.
@@ -212,10 +245,10 @@ fn manual(words: &[String]) -> Result<Vec<u8>> {
     command.build();
     for word in words {
         let known = command.find_subcommand(word).cloned();
-        command = known.with_context(|| format!("no subcommand {:?}", words.join(" ")))?;
+        command = known.ok_or_else(|| UsageError::NoSubcommand(words.join(" ")))?;
     }
     let mut page = Vec::new();
-    clap_mangen::Man::new(command).render(&mut page)?;
+    clap_mangen::Man::new(command).source(name_and_version()).render(&mut page)?;
     Ok(page)
 }
 
@@ -237,6 +270,12 @@ fn problem(replayed: &Replayed) -> Option<&'static str> {
     }
 }
 
+/// Opens a record. A folder can be opened, too, but not read.
+fn open(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
+}
+
 impl Replay {
     fn replay(&self, catalog: &Catalog) -> Result<()> {
         let catalog = self.features.applied_to(catalog)?;
@@ -256,7 +295,7 @@ impl Replay {
             if let Some(problem) = incomplete {
                 bail!("{problem}, but {name} follows");
             }
-            let record = File::open(file).with_context(|| format!("cannot read {name}"))?;
+            let record = open(file).with_context(|| format!("cannot read {name}"))?;
             let replayed =
                 replay(&mut scheduler, BufReader::new(record), configure).with_context(|| name.clone())?;
             incomplete = problem(&replayed).map(|problem| format!("{name}: {problem}"));

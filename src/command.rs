@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use supercargo_framework::registry::Factory;
 
-use crate::cli::{Cli, execute};
+use crate::cli::output::{error_line, print_error};
+use crate::cli::{Cli, UsageError, execute};
 use supercargo_client::api::full_text;
 use supercargo_config::Catalog;
 use supercargo_config::flags::FlagError;
@@ -57,12 +58,19 @@ impl SchedulerCommand {
     /// Parses the command line and runs the command. Exits with 0 on success, with 2 if the command
     /// line is invalid, and else with 1.
     pub fn main(self) -> ExitCode {
-        let cli = Cli::of_command_line();
+        let cli = match Cli::of_command_line() {
+            Ok(Some(cli)) => cli,
+            Ok(None) => return ExitCode::SUCCESS,
+            Err(error) => {
+                print_error(&error_line(&full_text(&*error)));
+                return ExitCode::FAILURE;
+            }
+        };
         let logs_json = cli.logs_json();
         let sink = match LogSink::start() {
             Ok(sink) => sink,
             Err(error) => {
-                eprintln!("supercargo: cannot start the thread that writes logs: {error}");
+                print_error(&error_line(&format!("cannot start the thread that writes logs: {error}")));
                 return ExitCode::FAILURE;
             }
         };
@@ -85,7 +93,7 @@ impl Drop for FlushOnDrop<'_> {
 
 /// Whether the command line or the environment is wrong, as clap's errors are.
 fn is_usage_error(error: &anyhow::Error) -> bool {
-    error.is::<FlagError>() || error.is::<LevelError>()
+    error.is::<FlagError>() || error.is::<LevelError>() || error.is::<UsageError>()
 }
 
 /// Reports why the process exits: in the log if that is JSON, so that its reader can parse every
@@ -94,6 +102,6 @@ fn report_error(sink: &LogSink, logs_json: bool, error: &str) {
     if logs_json && tracing::enabled!(tracing::Level::ERROR) {
         tracing::error!("{error}");
     } else {
-        sink.write_line(&format!("supercargo: {error}"));
+        sink.write_line(&error_line(error));
     }
 }

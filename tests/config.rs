@@ -175,6 +175,7 @@ fn invalid_command_line_is_rejected_with_a_suggestion() {
         ),
         (&["run", "--log-level=loud"], "--log-level: \"loud\" is not a log level"),
         (&["config", "validate"], "<FILE>"),
+        (&["man", "nope"], "error: no subcommand \"nope\""),
     ] {
         let (code, reported) = refused(args);
         assert_eq!(code, 2, "{args:?}: {reported}");
@@ -187,10 +188,7 @@ fn invalid_log_level_of_the_environment_names_the_variable() {
     let output = command(["config", "default"]).env("SUPERCARGO_LOG", "foo=bar=baz").output().unwrap();
     let reported = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{reported}");
-    assert!(
-        reported.starts_with("supercargo: SUPERCARGO_LOG: \"foo=bar=baz\" is not a log level"),
-        "{reported}"
-    );
+    assert!(reported.starts_with("error: SUPERCARGO_LOG: \"foo=bar=baz\" is not a log level"), "{reported}");
 }
 
 #[test]
@@ -209,9 +207,38 @@ fn version_names_the_commit_if_it_is_known() {
 }
 
 #[test]
+fn install_guide_builds_images_that_know_their_commit() {
+    let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/install.md")).unwrap();
+    let builds = guide.lines().filter(|line| line.starts_with("    docker build"));
+    let mut builds = builds.peekable();
+    assert!(builds.peek().is_some(), "no image is built");
+    for build in builds {
+        assert!(build.contains("--build-arg REVISION=$(git rev-parse HEAD) "), "{build}");
+    }
+}
+
+#[test]
+fn every_command_prints_the_same_version() {
+    for args in [&["run", "--version"][..], &["config", "validate", "-V"]] {
+        assert_eq!(printed(args), printed(&["--version"]), "{args:?}");
+    }
+}
+
+#[test]
+fn help_and_version_that_cannot_be_written_are_failures() {
+    for args in [&["--help"][..], &["run", "--help"], &["help", "why"], &["--version"], &["run", "--version"]]
+    {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let ended = command(args).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        let reported = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{args:?}: {reported}");
+        assert!(reported.starts_with("error: cannot write to standard output: "), "{args:?}: {reported}");
+    }
+}
+
+#[test]
 fn completions_and_manual_pages_are_printed() {
     assert!(printed(&["man", "config", "validate"]).contains("KubeSchedulerConfiguration"));
-    assert!(printed(&["run", "--version"]).contains(env!("CARGO_PKG_VERSION")));
     assert!(printed(&["completions", "bash"]).contains("--leader-elect-lease-duration"));
 }
 

@@ -48,17 +48,18 @@ pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plu
 }
 
 fn validate(resources: &[ResourceSpec]) -> Result<(), ArgsError> {
+    // Names come last: one that is removed as wrong is missing, which would hide a weight.
+    if let Some((i, spec)) = resources.iter().enumerate().find(|(_, spec)| spec.weight != 1) {
+        return Err(ArgsError::new(
+            format!("resources[{i}].weight"),
+            format!("{} must be 1: balance knows no weights", spec.weight),
+        ));
+    }
     for (i, spec) in resources.iter().enumerate() {
         if resources[..i].iter().any(|earlier| earlier.name == spec.name) {
             return Err(ArgsError::new(
                 format!("resources[{i}].name"),
                 format!("{:?} is listed twice: each resource must be listed once", spec.name),
-            ));
-        }
-        if spec.weight != 1 {
-            return Err(ArgsError::new(
-                format!("resources[{i}].weight"),
-                format!("{} must be 1: balance knows no weights", spec.weight),
             ));
         }
     }

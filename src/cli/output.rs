@@ -14,6 +14,11 @@ pub(crate) fn print_error(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// A failure as every command prints it; clap has the same prefix.
+pub(crate) fn error_line(error: &str) -> String {
+    format!("error: {error}")
+}
+
 pub(crate) const NO_OUTPUT: &str = "cannot write to standard output";
 
 /// Writes a text. A closed pipe is an error, so that the caller stops.

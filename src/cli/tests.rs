@@ -10,7 +10,7 @@ use supercargo_framework::Now;
 use supercargo_scheduler::Input;
 use supercargo_scheduler::record::{RecordedCall, SchedulerCall};
 
-use super::{Cli, Command, completions, manual};
+use super::{Cli, Command, UsageError, completions, manual, name_and_version};
 use supercargo_config::{Catalog, Config};
 
 /// The help of a subcommand at the maximum width.
@@ -75,7 +75,36 @@ fn manual_pages_describe_the_program_and_its_subcommands() {
     assert!(page(&["run"]).unwrap().contains("supercargo\\-run"));
     assert!(page(&["run"]).unwrap().contains("\\-\\-leader\\-elect"));
     assert!(page(&["config", "validate"]).unwrap().contains("supercargo\\-config\\-validate"));
-    assert_eq!(page(&["rn"]).unwrap_err(), "no subcommand \"rn\"");
+    // The title, and the version for the footer.
+    let title = format!(".TH supercargo-run 1  \"{}\"", name_and_version());
+    let run = page(&["run"]).unwrap();
+    assert!(run.lines().any(|line| line.trim_end() == title), "{run}");
+    for words in [&["rn"][..], &["run", "rn"]] {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let error = manual(&words).unwrap_err();
+        assert_eq!(error.downcast_ref(), Some(&UsageError::NoSubcommand(words.join(" "))));
+    }
+}
+
+#[test]
+fn the_list_of_gates_is_where_each_help_says() {
+    let list = "  AllAlpha=true|false";
+    let mut program = Cli::command();
+    program.build();
+    let mut commands: Vec<&mut clap::Command> = program.get_subcommands_mut().collect();
+    let mut checked = 0;
+    while let Some(command) = commands.pop() {
+        let help = command.render_long_help().to_string();
+        if help.contains("--feature-gates") {
+            let words: Vec<_> = help.split_whitespace().collect();
+            assert!(words.join(" ").contains("`supercargo run --help` lists the gates"), "{help}");
+            assert!(!help.contains("this help") || help.contains(list), "{help}");
+            checked += 1;
+        }
+        commands.extend(command.get_subcommands_mut());
+    }
+    assert!(checked >= 12, "{checked}");
+    assert!(help("run").contains(list));
 }
 
 #[test]
@@ -141,4 +170,14 @@ fn only_the_last_segment_of_a_record_may_be_incomplete() {
         );
     }
     assert!(replay(&[cut]).unwrap_err().ends_with("the record is empty"));
+}
+
+#[test]
+fn a_folder_is_no_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display().to_string();
+    let cli = Cli::try_parse_from(["supercargo", "replay", &path]).unwrap();
+    let Command::Replay(options) = cli.command else { panic!("want replay") };
+    let error = format!("{:#}", options.replay(&Catalog::in_tree()).unwrap_err());
+    assert_eq!(error, format!("cannot read {path}: is a directory"));
 }

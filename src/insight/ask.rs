@@ -134,7 +134,7 @@ fn print(answer: Result<Result<(String, bool)>, Elapsed>, late: &str) -> Result<
             Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Err(error) => {
-            output::print_error(&format!("error: {}", full_text(&*error)));
+            output::print_error(&output::error_line(&full_text(&*error)));
             Ok(ExitCode::from(NO_ANSWER))
         }
     }

@@ -15,7 +15,7 @@ fn error_of(args: &[&str]) -> String {
     let output = output(args);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
-    assert!(error.starts_with("supercargo: "), "{args:?}: {error}");
+    assert!(error.starts_with("error: "), "{args:?}: {error}");
     error
 }
 

@@ -108,7 +108,7 @@ fn demo_names_rejected_manifest_and_schedules_others() {
     let text = pod("Bad_Name") + &pod("good");
     fs::write(folder.path().join("bad.yaml"), text).unwrap();
     let (code, out, err) = printed(&["--manifests", &folder.path().display().to_string()]);
-    assert_eq!((code, err.as_str()), (Some(1), "supercargo: the API server rejected 1 object\n"));
+    assert_eq!((code, err.as_str()), (Some(1), "error: the API server rejected 1 object\n"));
     let place = "bad.yaml:3:1: cannot create pod Bad_Name: ";
     for part in [place, "metadata.name: Invalid value", "good -> ", "1 of 1 pod bound", "\nRejected:\n"] {
         assert!(out.contains(part), "{part:?}: {out}");
@@ -130,7 +130,7 @@ fn demo_rejects_invalid_arguments_before_start() {
     let (code, text) = error(&["demo", "--manifests", "/nowhere"]);
     assert_eq!(
         (code, text.as_str()),
-        (Some(1), "supercargo: --manifests /nowhere: No such file or directory (os error 2)\n")
+        (Some(1), "error: --manifests /nowhere: No such file or directory (os error 2)\n")
     );
     for (args, expected) in [
         (["demo", "--nodes", "0"], "0 is not in 1..=5000"),

@@ -1,8 +1,12 @@
 //! All errors of a plugin's arguments.
 //!
-//! A plugin reports its first error only. What it rejects is removed, and it is asked again.
+//! A plugin reports its first error only. What it rejects is removed, and it is asked again. A
+//! plugin that reports wrong fields before missing ones thus names all that are wrong. Others would
+//! hide the fields beside a required one, so a number gets a stand-in, unless that causes an error
+//! elsewhere.
 
 use std::fmt::Write as _;
+use std::mem;
 
 use serde_json::Value;
 use supercargo_framework::registry::ArgsError;
@@ -10,22 +14,35 @@ use supercargo_framework::registry::ArgsError;
 /// Maximum number of times that a plugin is asked again.
 const MOST_ROUNDS: usize = 100;
 
+/// Numbers of which a plugin probably accepts one.
+const STAND_INS: [u8; 3] = [0, 1, 100];
+
 /// All errors of these arguments, of which `first` is the first.
 pub(super) fn all(
     first: ArgsError,
     args: &Value,
     validate: impl Fn(&Value) -> Option<ArgsError>,
 ) -> Vec<ArgsError> {
-    let mut rest = AcceptedArgs { args: args.clone(), removed: Vec::new() };
+    let mut rest = AcceptedArgs { args: args.clone(), ..AcceptedArgs::default() };
     let mut errors = Vec::new();
     let mut next = Some(first);
-    while let Some(ArgsError { path, message }) = next {
+    for _ in 0..MOST_ROUNDS {
+        let Some(ArgsError { path, message }) = next else { break };
         let original = rest.original(&path);
-        // An error at or above what was removed may only say that it is missing.
+        if let Some(object) = rest.filled.take_if(|object| !is_within(&path, object)) {
+            // The stand-in may be the cause.
+            rest.remove(&object);
+            next = validate(&rest.args);
+            continue;
+        }
         if !rest.removed.iter().any(|removed| is_within(removed, &original)) {
             errors.push(ArgsError { path: original, message });
+        } else if rest.fill(&validate) {
+            // An error at or above what was removed may only say that it is missing.
+            next = validate(&rest.args);
+            continue;
         }
-        if rest.removed.len() == MOST_ROUNDS || !rest.remove(&path) {
+        if !rest.remove(&path) {
             break;
         }
         next = validate(&rest.args);
@@ -34,10 +51,15 @@ pub(super) fn all(
 }
 
 /// The arguments without what was rejected.
+#[derive(Default)]
 struct AcceptedArgs {
     args: Value,
     /// Paths in the arguments as they were given.
     removed: Vec<String>,
+    /// The last number that was removed, and the arguments before.
+    last_number: Option<(String, Value)>,
+    /// The path of an object with a stand-in.
+    filled: Option<String>,
 }
 
 impl AcceptedArgs {
@@ -47,13 +69,40 @@ impl AcceptedArgs {
         let mut path = path;
         while !path.is_empty() {
             let original = self.original(path);
-            if remove(&mut self.args, path) {
+            let before = self.args.clone();
+            if let Some(value) = replace(&mut self.args, path, None) {
                 self.removed.push(original);
+                let is_field = value.is_number() && !path.ends_with(']');
+                self.last_number = is_field.then(|| (path.to_owned(), before));
+                self.filled.take_if(|object| is_within(object, path));
                 return true;
             }
             path = parent(path);
         }
         false
+    }
+
+    /// Puts a stand-in for the last number that was removed. False if the plugin would then reject
+    /// more than a field beside it.
+    fn fill(&mut self, validate: impl Fn(&Value) -> Option<ArgsError>) -> bool {
+        let Some((path, before)) = self.last_number.take() else { return false };
+        let object = parent(&path);
+        let is_beside = |error: &ArgsError| {
+            is_within(&error.path, object) && error.path != object && !is_within(&error.path, &path)
+        };
+        let filled = STAND_INS.map(|number| {
+            let mut args = before.clone();
+            replace(&mut args, &path, Some(number.into()));
+            (validate(&args), args)
+        });
+        let mut fitting: Vec<_> =
+            filled.into_iter().filter(|(rejected, _)| rejected.as_ref().is_none_or(is_beside)).collect();
+        // Best is one that the plugin accepts without another error.
+        fitting.sort_by_key(|(rejected, _)| rejected.is_some());
+        let Some((_, args)) = fitting.into_iter().next() else { return false };
+        self.args = args;
+        self.filled = Some(object.to_owned());
+        true
     }
 
     /// The path in the arguments as they were given: items before it may have been removed.
@@ -93,33 +142,30 @@ fn parent(path: &str) -> &str {
     &path[..path.rfind(['.', '[']).unwrap_or(0)]
 }
 
-fn remove(value: &mut Value, path: &str) -> bool {
+/// Replaces the value at a path, or removes it. Returns it, if it exists.
+fn replace(value: &mut Value, path: &str, with: Option<Value>) -> Option<Value> {
     let path = path.strip_prefix('.').unwrap_or(path);
     match value {
         Value::Object(fields) => {
             // A key may contain dots, so match keys against the path instead of splitting the path.
-            let found = fields.keys().find(|key| is_within(path, key)).cloned();
-            let Some(key) = found else { return false };
-            match &path[key.len()..] {
-                "" => fields.remove(&key).is_some(),
-                rest => fields.get_mut(&key).is_some_and(|value| remove(value, rest)),
+            let key = fields.keys().find(|key| is_within(path, key)).cloned()?;
+            match (&path[key.len()..], with) {
+                ("", None) => fields.remove(&key),
+                ("", Some(with)) => fields.insert(key, with),
+                (rest, with) => replace(fields.get_mut(&key)?, rest, with),
             }
         }
         Value::Array(items) => {
-            let item = path.strip_prefix('[').and_then(|path| path.split_once(']'));
-            let Some((index, rest)) = item.and_then(|(index, rest)| Some((index.parse().ok()?, rest))) else {
-                return false;
-            };
-            match (items.get_mut::<usize>(index), rest) {
-                (None, _) => false,
-                (Some(_), "") => {
-                    items.remove(index);
-                    true
-                }
-                (Some(value), rest) => remove(value, rest),
+            let (index, rest) = path.strip_prefix('[')?.split_once(']')?;
+            let index = index.parse::<usize>().ok()?;
+            let item = items.get_mut(index)?;
+            match (rest, with) {
+                ("", None) => Some(items.remove(index)),
+                ("", Some(with)) => Some(mem::replace(item, with)),
+                (rest, with) => replace(item, rest, with),
             }
         }
-        _ => false,
+        _ => None,
     }
 }
 
@@ -185,6 +231,56 @@ mod tests {
             "size",
         ];
         assert_eq!(found, expected);
+    }
+
+    /// Two required numbers; those of an item must be greater than those before.
+    #[derive(Deserialize)]
+    struct Point {
+        x: i64,
+        y: i64,
+    }
+
+    fn validate_points(args: &Value) -> Option<ArgsError> {
+        let points: Vec<Point> = match serde_path_to_error::deserialize(&args["points"]) {
+            Ok(points) => points,
+            Err(error) => {
+                let path = format!("points{}", error.path()).replace("points.", "points");
+                return Some(ArgsError::new(path, error.inner().to_string()));
+            }
+        };
+        let wrong = |i: usize, field: &str| Some(ArgsError::new(format!("points[{i}].{field}"), "wrong"));
+        if let Some(i) = points.windows(2).position(|pair| pair[0].x >= pair[1].x) {
+            return wrong(i + 1, "x");
+        }
+        points.iter().enumerate().find_map(|(i, point)| match point {
+            Point { x, .. } if !(0..=100).contains(x) => wrong(i, "x"),
+            Point { y, .. } if !(0..=10).contains(y) => wrong(i, "y"),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn errors_beside_a_required_number_are_found_and_none_are_invented() {
+        let cases: [(&[[i64; 2]], &[&str]); 8] = [
+            (&[[101, 11]], &["points[0].x", "points[0].y"]),
+            (&[[0, 0], [101, 11]], &["points[1].x", "points[1].y"]),
+            (&[[-1, 11], [1, 1]], &["points[0].x", "points[0].y"]),
+            // The stand-in is no smaller than the next.
+            (&[[-1, 0], [0, 1]], &["points[0].x"]),
+            (&[[-2, 11], [-1, 11], [0, 1]], &["points[0].x", "points[1].x"]),
+            (&[[1, 11], [0, 0]], &["points[0].y", "points[1].x"]),
+            (&[[0, 11], [50, 12]], &["points[0].y", "points[1].y"]),
+            (&[[0, 0]], &[]),
+        ];
+        for (points, expected) in cases {
+            let points: Vec<_> = points.iter().map(|[x, y]| json!({ "x": x, "y": y })).collect();
+            let args = json!({ "points": points });
+            let first = validate_points(&args);
+            let errors = first.map(|first| all(first, &args, validate_points)).unwrap_or_default();
+            let mut found: Vec<_> = errors.into_iter().map(|error| error.path).collect();
+            found.sort();
+            assert_eq!(found, expected, "{args}");
+        }
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub(super) fn complete(mut file: File<'_>, catalog: &Catalog, report: &mut Repor
         })
         .collect();
     check_common_queue_sort(&file.profiles, &profiles, report);
+    file.leader_election.check_file(report);
     let enable_profiling = file.enable_profiling.unwrap_or(true);
     let seconds = |of: Option<u64>, default| of.map_or(default, Duration::from_secs);
     Config {
@@ -44,7 +45,7 @@ pub(super) fn complete(mut file: File<'_>, catalog: &Catalog, report: &mut Repor
         client_connection: file.client_connection,
         features: catalog.features.clone(),
         extenders: file.extenders,
-        leader_election: file.leader_election,
+        leader_election: file.leader_election.config,
         delay_cache_until_active: file.delay_cache_until_active.unwrap_or(false),
         enable_profiling,
         // As upstream: on by default, but only together with `enableProfiling`.

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use supercargo_framework::registry::Registry;
-
+use super::catalog::Catalog;
 use super::cursor::{Cursor, Object};
 use super::extender;
-use super::leader_election::{self, LeaderElectionConfig};
+use super::leader_election::{self, Election};
 use super::profile_file::{self, FileProfile, read_percentage};
 use super::report::Report;
 use crate::config::{ClientConnection, ExtenderConfig, MediaType};
@@ -45,7 +44,7 @@ pub(super) struct File<'a> {
     pub(super) max_backoff_seconds: Option<u64>,
     pub(super) client_connection: ClientConnection,
     /// Completed with defaults.
-    pub(super) leader_election: LeaderElectionConfig,
+    pub(super) leader_election: Election,
     pub(super) delay_cache_until_active: Option<bool>,
     pub(super) enable_profiling: Option<bool>,
     pub(super) enable_contention_profiling: Option<bool>,
@@ -54,7 +53,7 @@ pub(super) struct File<'a> {
 }
 
 /// Reads a file and reports everything that is invalid.
-pub(super) fn read<'a>(top: &Cursor<'a>, registry: &Registry, report: &mut Report<'_>) -> File<'a> {
+pub(super) fn read<'a>(top: &Cursor<'a>, catalog: &Catalog, report: &mut Report<'_>) -> File<'a> {
     let Some(object) = top.object(FIELDS, report) else {
         return File::default();
     };
@@ -64,7 +63,7 @@ pub(super) fn read<'a>(top: &Cursor<'a>, registry: &Registry, report: &mut Repor
     }
     let flag = |field, report: &mut Report<'_>| object.get(field).and_then(|cursor| cursor.boolean(report));
     let (initial, max) = read_backoff(&object, report);
-    let profiles = object.get("profiles").map(|list| profile_file::read_all(&list, registry, report));
+    let profiles = object.get("profiles").map(|list| profile_file::read_all(&list, catalog, report));
     let extenders = object.get("extenders").map(|list| extender::read_all(&list, report));
     File {
         parallelism: read_parallelism(&object, report),

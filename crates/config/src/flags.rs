@@ -91,8 +91,10 @@ impl Flags {
     /// file. Ignored flags are logged.
     pub fn configuration(&self, catalog: &Catalog) -> Result<Config> {
         let file = self.misc.config.as_deref();
-        let mut config = Config::load_or_default(file, catalog)?;
-        self.leader_election.over(&mut config.leader_election)?;
+        let mut of_flags = Ok(());
+        let mut config =
+            Config::load_with(file, catalog, &mut |election| of_flags = self.leader_election.over(election))?;
+        of_flags?;
         config.table_memory = self.misc.table_memory;
         let ignored = self.deprecated.over(&mut config, file.is_some());
         for flag in &self.without_effect.given {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::cursor::Object;
-use super::report::Report;
+use super::report::{FieldPosition, Report};
 use crate::config::DEFAULT_SCHEDULER_NAME;
 use supercargo_framework::go_duration;
 
@@ -22,21 +22,6 @@ pub(crate) const LOCK: &str = "leases";
 
 /// Upper bound of the jitter factor of the retry period.
 const MOST_JITTER: f64 = 1.2;
-
-/// What the periods are called where they are set.
-#[derive(Clone, Copy)]
-pub(crate) struct SettingNames {
-    pub(crate) lease_duration: &'static str,
-    pub(crate) renew_deadline: &'static str,
-    pub(crate) retry_period: &'static str,
-}
-
-/// The names in the file.
-const FIELD_NAMES: SettingNames = SettingNames {
-    lease_duration: "leaseDuration",
-    renew_deadline: "renewDeadline",
-    retry_period: "retryPeriod",
-};
 
 /// Leader election settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,80 +55,151 @@ impl Default for LeaderElectionConfig {
     }
 }
 
-impl LeaderElectionConfig {
-    /// Which setting is too short, and why, if the settings contradict each other. Texts call the
-    /// settings by these names.
-    pub(crate) fn problem(&self, names: SettingNames) -> Option<(&'static str, String)> {
-        if !self.leader_elect {
+/// What sets a value.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Source {
+    /// Nothing does.
+    #[default]
+    Default,
+    /// The file, here.
+    File(FieldPosition),
+    /// A flag.
+    Flag,
+}
+
+/// Settings that are not yet validated together: flags may override those of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Election {
+    pub(crate) config: LeaderElectionConfig,
+    pub(crate) lease_duration: Source,
+    pub(crate) renew_deadline: Source,
+    pub(crate) retry_period: Source,
+    /// A lock in the file that is not supported.
+    pub(crate) other_lock: Option<FieldPosition>,
+    /// Whether a field was rejected, so that the rest is incomplete.
+    flawed: bool,
+}
+
+/// A period in an error.
+struct Period<'a> {
+    length: Duration,
+    source: &'a Source,
+    field: &'static str,
+    flag: &'static str,
+}
+
+impl Period<'_> {
+    /// The error that this period is too short beside another one. The source is what to change.
+    fn too_short<'a>(&'a self, factor: &str, other: &'a Period<'_>) -> (&'a Source, String) {
+        let blamed = if matches!(self.source, Source::Default) { other.source } else { self.source };
+        let (short, limit) = (self.text(blamed), other.text(blamed));
+        (blamed, format!("{short} must be longer than {factor}{limit}"))
+    }
+
+    /// The name where it is set, and the value. A default is called as where `beside` is set.
+    fn text(&self, beside: &Source) -> String {
+        let source = if matches!(self.source, Source::Default) { beside } else { self.source };
+        let name = if matches!(source, Source::Flag) { self.flag } else { self.field };
+        format!("{name} ({})", go_duration::format(self.length))
+    }
+}
+
+impl Election {
+    /// What sets the wrong one of two periods that contradict each other, and the error.
+    pub(crate) fn contradiction(&self) -> Option<(Source, String)> {
+        let Self { config, .. } = self;
+        if !config.leader_elect || self.flawed {
             return None;
         }
-        let [lease, renewal, retry] =
-            [self.lease_duration, self.renew_deadline, self.retry_period].map(go_duration::format);
-        if self.lease_duration <= self.renew_deadline {
-            let message = format!("({lease}) must be longer than {} ({renewal})", names.renew_deadline);
-            return Some((names.lease_duration, message));
+        let lease = Period {
+            length: config.lease_duration,
+            source: &self.lease_duration,
+            field: "leaseDuration",
+            flag: "--leader-elect-lease-duration",
+        };
+        let renewal = Period {
+            length: config.renew_deadline,
+            source: &self.renew_deadline,
+            field: "renewDeadline",
+            flag: "--leader-elect-renew-deadline",
+        };
+        let retry = Period {
+            length: config.retry_period,
+            source: &self.retry_period,
+            field: "retryPeriod",
+            flag: "--leader-elect-retry-period",
+        };
+        let (blamed, message) = if lease.length <= renewal.length {
+            lease.too_short("", &renewal)
+        } else if renewal.length.as_secs_f64() <= retry.length.as_secs_f64() * MOST_JITTER {
+            renewal.too_short(&format!("{MOST_JITTER} times "), &retry)
+        } else {
+            return None;
+        };
+        Some((blamed.clone(), message))
+    }
+
+    /// Reports what is wrong in the file. The lock is not checked if leader election is off.
+    pub(super) fn check_file(&self, report: &mut Report<'_>) {
+        if let Some(place) = self.other_lock.as_ref().filter(|_| self.config.leader_elect) {
+            report.invalid(place, "must be leases, the only supported lock");
         }
-        if self.renew_deadline.as_secs_f64() <= self.retry_period.as_secs_f64() * MOST_JITTER {
-            let message = format!(
-                "({renewal}) must be longer than {MOST_JITTER} times {} ({retry})",
-                names.retry_period
-            );
-            return Some((names.renew_deadline, message));
+        if let Some((Source::File(place), message)) = self.contradiction() {
+            report.invalid(&place, message);
         }
-        None
     }
 }
 
 /// Reads the field `leaderElection`. Zero or empty values count as absent.
-pub(super) fn read(top: &Object<'_>, report: &mut Report<'_>) -> LeaderElectionConfig {
-    let mut election = LeaderElectionConfig::default();
+pub(super) fn read(top: &Object<'_>, report: &mut Report<'_>) -> Election {
+    let mut election = Election::default();
     let cursor = top.get("leaderElection");
     let Some(object) = cursor.and_then(|cursor| cursor.object(FIELDS, report)) else {
         return election;
     };
     let before = report.count();
+    let config = &mut election.config;
     if let Some(cursor) = object.get("leaderElect") {
-        election.leader_elect = cursor.boolean(report).unwrap_or(election.leader_elect);
+        config.leader_elect = cursor.boolean(report).unwrap_or(config.leader_elect);
     }
-    for (field, length) in [
-        ("leaseDuration", &mut election.lease_duration),
-        ("renewDeadline", &mut election.renew_deadline),
-        ("retryPeriod", &mut election.retry_period),
+    for (field, length, source) in [
+        ("leaseDuration", &mut config.lease_duration, &mut election.lease_duration),
+        ("renewDeadline", &mut config.renew_deadline, &mut election.renew_deadline),
+        ("retryPeriod", &mut config.retry_period, &mut election.retry_period),
     ] {
-        *length = read_length(&object, field, report).unwrap_or(*length);
+        if let Some((found, place)) = read_length(&object, field, report) {
+            (*length, *source) = (found, Source::File(place));
+        }
     }
-    for (field, name) in [
-        ("resourceName", &mut election.resource_name),
-        ("resourceNamespace", &mut election.resource_namespace),
-    ] {
+    for (field, name) in
+        [("resourceName", &mut config.resource_name), ("resourceNamespace", &mut config.resource_namespace)]
+    {
         let found = object.get(field).and_then(|cursor| cursor.string(report));
         if let Some(found) = found.filter(|found| !found.is_empty()) {
             found.clone_into(name);
         }
     }
-    check_lock(&object, election.leader_elect, report);
-    if let (true, Some((field, message))) = (report.count() == before, election.problem(FIELD_NAMES)) {
-        let fields = [field, "leaseDuration", "renewDeadline", "retryPeriod"];
-        let blamed = fields.iter().find_map(|field| object.get(field)).map(|cursor| cursor.place);
-        report.invalid(&blamed.unwrap_or_else(|| object.place.field(field)), format!("{field} {message}"));
-    }
+    election.other_lock = read_other_lock(&object, report);
+    election.flawed = report.count() > before;
     election
 }
 
-fn read_length(object: &Object<'_>, field: &str, report: &mut Report<'_>) -> Option<Duration> {
+fn read_length(
+    object: &Object<'_>,
+    field: &str,
+    report: &mut Report<'_>,
+) -> Option<(Duration, FieldPosition)> {
     let cursor = object.get(field)?;
     let length = go_duration::parse(cursor.string(report)?);
     if length.is_none() {
         report.invalid(&cursor.place, "must be a duration such as 15s or 1m30s");
     }
-    length.filter(|length| !length.is_zero())
+    length.filter(|length| !length.is_zero()).map(|length| (length, cursor.place))
 }
 
-/// The lock type is not checked if leader election is off.
-fn check_lock(object: &Object<'_>, elects: bool, report: &mut Report<'_>) {
-    let Some(cursor) = object.get("resourceLock") else { return };
-    let lock = cursor.string(report);
-    if elects && lock.is_some_and(|lock| !lock.is_empty() && lock != LOCK) {
-        report.invalid(&cursor.place, "must be leases, the only supported lock");
-    }
+/// The place of the lock, if it is not the supported one.
+fn read_other_lock(object: &Object<'_>, report: &mut Report<'_>) -> Option<FieldPosition> {
+    let cursor = object.get("resourceLock")?;
+    let lock = cursor.string(report)?;
+    (!lock.is_empty() && lock != LOCK).then_some(cursor.place)
 }

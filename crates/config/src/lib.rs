@@ -56,7 +56,7 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 pub use catalog::Catalog;
@@ -71,7 +71,11 @@ pub use leader_election::LeaderElectionConfig;
 use complete::complete;
 use cursor::Cursor;
 use file::File;
+use leader_election::Election;
 use report::Report;
+
+/// Changes the file's leader election.
+type Override<'a> = &'a mut dyn FnMut(&mut Election);
 
 /// Maximum size of a file. Large files have some kilobytes.
 const MOST_BYTES: u64 = 1 << 20;
@@ -79,53 +83,79 @@ const MOST_BYTES: u64 = 1 << 20;
 impl Config {
     /// Reads a file.
     pub fn load(path: &Path, catalog: &Catalog) -> Result<Self, ConfigErrors> {
-        let file_name = path.display().to_string();
-        match std::fs::File::open(path) {
-            Ok(file) => Self::read(&file_name, file, catalog),
-            Err(error) => Err(whole(&file_name, None, Problem::Unreadable(error.to_string()))),
-        }
+        Self::load_with(Some(path), catalog, &mut |_| {})
     }
 
     /// Reads a text. Errors call it `file_name`.
     pub fn read(file_name: &str, text: impl Read, catalog: &Catalog) -> Result<Self, ConfigErrors> {
-        let text = read_text(text).map_err(|(position, problem)| whole(file_name, position, problem))?;
-        Self::parse(file_name, &text, catalog)
+        Self::parse(file_name, &read_text(file_name, text)?, catalog)
     }
 
     /// Reads a configuration file, or returns the default configuration without one.
     pub fn load_or_default(path: Option<&Path>, catalog: &Catalog) -> Result<Self, ConfigErrors> {
-        path.map_or_else(|| Self::default_with(catalog), |path| Self::load(path, catalog))
+        Self::load_with(path, catalog, &mut |_| {})
+    }
+
+    /// The same with an override of the file's leader election, before it is validated.
+    fn load_with(path: Option<&Path>, catalog: &Catalog, over: Override<'_>) -> Result<Self, ConfigErrors> {
+        let Some(path) = path else {
+            return Self::completed(File::default(), catalog, Report::new("default configuration"), over);
+        };
+        let file_name = path.display().to_string();
+        let unreadable = |error: io::Error| whole(&file_name, None, Problem::Unreadable(error.to_string()));
+        let file = std::fs::File::open(path).map_err(unreadable)?;
+        Self::parse_with(&file_name, &read_text(&file_name, file)?, catalog, over)
     }
 
     /// Reads the text of a file. Errors name it `file_name`. The file may be a ConfigMap with the
     /// configuration in its data; then errors also name the key, and positions are those in its
     /// text.
     pub fn parse(file_name: &str, text: &str, catalog: &Catalog) -> Result<Self, ConfigErrors> {
+        Self::parse_with(file_name, text, catalog, &mut |_| {})
+    }
+
+    fn parse_with(
+        file_name: &str,
+        text: &str,
+        catalog: &Catalog,
+        over: Override<'_>,
+    ) -> Result<Self, ConfigErrors> {
         let root = parse_yaml(file_name, text)?;
         match config_map::data(&root) {
-            None => Self::of_tree(file_name, &root, catalog),
+            None => Self::of_tree(file_name, &root, catalog, over),
             Some(Ok((key, text))) => {
                 let file_name = format!("{file_name}: {}", key.escape_debug());
-                Self::of_tree(&file_name, &parse_yaml(&file_name, text)?, catalog)
+                Self::of_tree(&file_name, &parse_yaml(&file_name, text)?, catalog, over)
             }
             Some(Err(problem)) => Err(whole(file_name, Some(root.at), Problem::Invalid(problem))),
         }
     }
 
-    fn of_tree(file_name: &str, root: &yaml::Node, catalog: &Catalog) -> Result<Self, ConfigErrors> {
+    fn of_tree(
+        file_name: &str,
+        root: &yaml::Node,
+        catalog: &Catalog,
+        over: Override<'_>,
+    ) -> Result<Self, ConfigErrors> {
         let mut report = Report::new(file_name);
         let top = Cursor::top(root);
         cursor::report_duplicates(&top, &mut report);
-        let file = file::read(&top, &catalog.registry, &mut report);
-        Self::completed(file, catalog, report)
+        let file = file::read(&top, catalog, &mut report);
+        Self::completed(file, catalog, report, over)
     }
 
     /// The default configuration: one profile with the default plugins.
     pub fn default_with(catalog: &Catalog) -> Result<Self, ConfigErrors> {
-        Self::completed(File::default(), catalog, Report::new("default configuration"))
+        Self::load_with(None, catalog, &mut |_| {})
     }
 
-    fn completed(file: File<'_>, catalog: &Catalog, mut report: Report<'_>) -> Result<Self, ConfigErrors> {
+    fn completed(
+        mut file: File<'_>,
+        catalog: &Catalog,
+        mut report: Report<'_>,
+        over: Override<'_>,
+    ) -> Result<Self, ConfigErrors> {
+        over(&mut file.leader_election);
         let config = complete(file, catalog, &mut report);
         report.finish().map_or(Ok(config), Err)
     }
@@ -141,8 +171,13 @@ fn whole(file_name: &str, position: Option<Position>, problem: Problem) -> Confi
     ConfigErrors::from(ConfigError { file: file_name.to_owned(), position, path: String::new(), problem })
 }
 
+/// The whole text.
+fn read_text(file_name: &str, text: impl Read) -> Result<String, ConfigErrors> {
+    read_utf8(text).map_err(|(position, problem)| whole(file_name, position, problem))
+}
+
 /// The whole text, or the problem and its position.
-fn read_text(text: impl Read) -> Result<String, (Option<Position>, Problem)> {
+fn read_utf8(text: impl Read) -> Result<String, (Option<Position>, Problem)> {
     let mut bytes = Vec::new();
     // A device or a pipe may be endless.
     if let Err(error) = text.take(MOST_BYTES + 1).read_to_end(&mut bytes) {

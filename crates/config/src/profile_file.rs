@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use supercargo_framework::registry::Registry;
-
+use super::catalog::Catalog;
 use super::cursor::{Cursor, Object};
 use super::error::Problem;
 use super::names;
@@ -70,18 +69,18 @@ impl FilePlugins {
 /// Reads the profiles.
 pub(super) fn read_all<'a>(
     list: &Cursor<'a>,
-    registry: &Registry,
+    catalog: &Catalog,
     report: &mut Report<'_>,
 ) -> Vec<FileProfile<'a>> {
     let profiles = list.items(report);
     let alone = profiles.len() == 1;
-    profiles.iter().filter_map(|profile| read(profile, alone, registry, report)).collect()
+    profiles.iter().filter_map(|profile| read(profile, alone, catalog, report)).collect()
 }
 
 fn read<'a>(
     cursor: &Cursor<'a>,
     alone: bool,
-    registry: &Registry,
+    catalog: &Catalog,
     report: &mut Report<'_>,
 ) -> Option<FileProfile<'a>> {
     let before = report.count();
@@ -91,11 +90,11 @@ fn read<'a>(
         place: cursor.place.clone(),
         scheduler_name: read_scheduler_name(&object, alone, report),
         percentage_of_nodes_to_score: read_percentage(&object, report),
-        plugins: read_plugins(&object, registry, report),
+        plugins: read_plugins(&object, catalog, report),
         plugin_config: configs
             .into_iter()
             .flatten()
-            .filter_map(|config| read_plugin_config(&config, registry, report))
+            .filter_map(|config| read_plugin_config(&config, catalog, report))
             .collect(),
         flawed: false,
     };
@@ -133,7 +132,7 @@ pub(super) fn read_percentage(object: &Object<'_>, report: &mut Report<'_>) -> O
     Some(value)
 }
 
-fn read_plugins(profile: &Object<'_>, registry: &Registry, report: &mut Report<'_>) -> FilePlugins {
+fn read_plugins(profile: &Object<'_>, catalog: &Catalog, report: &mut Report<'_>) -> FilePlugins {
     let known: Vec<&str> = ConfigPoint::ALL.iter().map(|point| point.name()).collect();
     let mut plugins = FilePlugins::default();
     let cursor = profile.get("plugins");
@@ -141,26 +140,31 @@ fn read_plugins(profile: &Object<'_>, registry: &Registry, report: &mut Report<'
         return plugins;
     };
     for point in ConfigPoint::ALL {
-        let set = object.get(point.name()).and_then(|set| read_set(&set, registry, report));
+        let set = object.get(point.name()).and_then(|set| read_set(&set, *point, catalog, report));
         plugins.sets.extend(set.map(|set| (*point, set)));
     }
     plugins
 }
 
-fn read_set(cursor: &Cursor<'_>, registry: &Registry, report: &mut Report<'_>) -> Option<FileSet> {
+fn read_set(
+    cursor: &Cursor<'_>,
+    point: ConfigPoint,
+    catalog: &Catalog,
+    report: &mut Report<'_>,
+) -> Option<FileSet> {
     let object = cursor.object(SET_FIELDS, report)?;
     let mut set = FileSet { place: cursor.place.clone(), ..FileSet::default() };
     for plugin in read_list(&object, "enabled", report) {
         if set.enabled.iter().any(|other| other.name == plugin.name) {
             report.invalid(&plugin.place, format!("{} is enabled twice here; keep one", plugin.name));
-        } else if let Some(problem) = refusal_to_enable(&plugin.name, registry) {
+        } else if let Some(problem) = refusal_to_enable(&plugin.name, point, catalog) {
             report.add(&plugin.place, problem);
         } else {
             set.enabled.push(plugin);
         }
     }
     for plugin in read_list(&object, "disabled", report) {
-        match names::refusal_to_disable(&plugin.name, registry) {
+        match names::refusal_to_disable(&plugin.name, &catalog.registry) {
             Some(problem) => report.add(&plugin.place, problem),
             None => set.disabled.push(plugin.name),
         }
@@ -168,12 +172,12 @@ fn read_set(cursor: &Cursor<'_>, registry: &Registry, report: &mut Report<'_>) -
     Some(set)
 }
 
-fn refusal_to_enable(name: &str, registry: &Registry) -> Option<Problem> {
+fn refusal_to_enable(name: &str, point: ConfigPoint, catalog: &Catalog) -> Option<Problem> {
     if name == "*" {
         let message = "\"*\" stands for all plugins in disabled only; enable plugins by name";
         return Some(Problem::Invalid(message.to_owned()));
     }
-    names::refusal(name, registry)
+    names::refusal(name, point, catalog)
 }
 
 fn read_list(set: &Object<'_>, field: &str, report: &mut Report<'_>) -> Vec<Enabled> {
@@ -191,14 +195,14 @@ fn read_plugin(cursor: &Cursor<'_>, report: &mut Report<'_>) -> Option<Enabled> 
 
 fn read_plugin_config<'a>(
     cursor: &Cursor<'a>,
-    registry: &Registry,
+    catalog: &Catalog,
     report: &mut Report<'_>,
 ) -> Option<FileArgs<'a>> {
     let object = cursor.object(PLUGIN_CONFIG_FIELDS, report)?;
     let args = object.get("args");
     let name = object.require("name", report)?;
     let text = name.string(report)?;
-    if let Some(problem) = names::refusal(text, registry) {
+    if let Some(problem) = names::refusal(text, ConfigPoint::MultiPoint, catalog) {
         report.add(&name.place, problem);
         return None;
     }

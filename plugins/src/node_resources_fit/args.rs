@@ -72,50 +72,56 @@ fn check_groups(groups: &[String]) -> Result<(), ArgsError> {
     }
 }
 
+/// The type is checked last: to find all errors, the configuration removes what is rejected and
+/// asks again, and a strategy must have a type.
 fn parse_strategy(strategy: ScoringStrategy) -> Result<Strategy, ArgsError> {
     let name = strategy.r#type.unwrap_or_default();
     let resources = resources_or_default(strategy.resources);
-    if !matches!(&*name, "LeastAllocated" | "MostAllocated" | "RequestedToCapacityRatio") {
-        return Err(ArgsError::new(
-            "scoringStrategy.type",
-            format!("{name:?} must be LeastAllocated, MostAllocated or RequestedToCapacityRatio"),
-        ));
-    }
     check_weights(&resources)?;
-    let method = match (&*name, strategy.requested_to_capacity_ratio) {
-        ("RequestedToCapacityRatio", Some(ratio)) => {
+    let has_shape = !matches!(&*name, "LeastAllocated" | "MostAllocated");
+    let shape = match strategy.requested_to_capacity_ratio {
+        Some(ratio) if has_shape => {
             let path = "scoringStrategy.requestedToCapacityRatio.shape";
-            Method::RequestedToCapacityRatio(Shape::parse(&ratio.shape.unwrap_or_default(), path)?)
+            Some(Shape::parse(&ratio.shape.unwrap_or_default(), path)?)
         }
+        Some(_) => {
+            return Err(ArgsError::new(
+                "scoringStrategy.requestedToCapacityRatio",
+                "must only be set when the type is RequestedToCapacityRatio",
+            ));
+        }
+        None => None,
+    };
+    let method = match (&*name, shape) {
+        ("RequestedToCapacityRatio", Some(shape)) => Method::RequestedToCapacityRatio(shape),
         ("RequestedToCapacityRatio", None) => {
             return Err(ArgsError::new(
                 "scoringStrategy.requestedToCapacityRatio",
                 "must be set when the type is RequestedToCapacityRatio",
             ));
         }
-        (_, Some(_)) => {
+        ("MostAllocated", _) => Method::MostAllocated,
+        ("LeastAllocated", _) => Method::LeastAllocated,
+        _ => {
             return Err(ArgsError::new(
-                "scoringStrategy.requestedToCapacityRatio",
-                "must only be set when the type is RequestedToCapacityRatio",
+                "scoringStrategy.type",
+                format!("{name:?} must be LeastAllocated, MostAllocated or RequestedToCapacityRatio"),
             ));
         }
-        ("MostAllocated", None) => Method::MostAllocated,
-        _ => Method::LeastAllocated,
     };
     Ok(Strategy::new(method, &resources))
 }
 
 fn check_weights(resources: &[ResourceSpec]) -> Result<(), ArgsError> {
-    match resources.iter().position(|spec| !(1..=100).contains(&spec.weight)) {
-        Some(i) => Err(ArgsError::new(
-            format!("scoringStrategy.resources[{i}].weight"),
-            format!(
-                "{} is out of range: the weight of {} must be from 1 to 100",
-                resources[i].weight, resources[i].name
-            ),
-        )),
-        None => Ok(()),
-    }
+    let Some(i) = resources.iter().position(|spec| !(1..=100).contains(&spec.weight)) else {
+        return Ok(());
+    };
+    let ResourceSpec { name, weight } = &resources[i];
+    let of = if name.is_empty() { String::new() } else { format!(" of {name}") };
+    Err(ArgsError::new(
+        format!("scoringStrategy.resources[{i}].weight"),
+        format!("{weight} is out of range: the weight{of} must be from 1 to 100"),
+    ))
 }
 
 #[cfg(test)]
@@ -194,6 +200,10 @@ mod tests {
             (
                 ratio(json!([{"utilization": 0, "score": 11}])),
                 "scoringStrategy.requestedToCapacityRatio.shape[0].score: 11 is out of range: must be from 0 to 10",
+            ),
+            (
+                json!({"scoringStrategy": {"type": "Foo", "resources": [{"name": "", "weight": 1000}]}}),
+                "scoringStrategy.resources[0].weight: 1000 is out of range: the weight must be from 1 to 100",
             ),
             (
                 json!({"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "wieght": 1}]}}),

@@ -27,12 +27,9 @@ struct Args {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct DefaultConstraint {
-    #[serde(default)]
-    max_skew: i32,
-    #[serde(default)]
-    topology_key: String,
-    #[serde(default)]
-    when_unsatisfiable: String,
+    max_skew: Option<i32>,
+    topology_key: Option<String>,
+    when_unsatisfiable: Option<String>,
     label_selector: Option<Value>,
     min_domains: Option<i32>,
     node_affinity_policy: Option<String>,
@@ -46,6 +43,12 @@ struct DefaultConstraint {
 pub(super) fn parse(args: &Value) -> Result<Defaults, ArgsError> {
     let args: Args = decode_args(args)?;
     let constraints = args.default_constraints.unwrap_or_default();
+    for (i, constraint) in constraints.iter().enumerate() {
+        check(constraint, &constraints[..i]).map_err(|(field, message)| {
+            let dot = if field.is_empty() { "" } else { "." };
+            ArgsError::new(format!("defaultConstraints[{i}]{dot}{field}"), message)
+        })?;
+    }
     let system = match args.defaulting_type.as_deref().unwrap_or_default() {
         "" | "System" if !constraints.is_empty() => {
             let message = "Invalid value: \"System\": when .defaultConstraints are not empty";
@@ -58,46 +61,66 @@ pub(super) fn parse(args: &Value) -> Result<Defaults, ArgsError> {
             return Err(ArgsError::new("defaultingType", message));
         }
     };
-    for (i, constraint) in constraints.iter().enumerate() {
-        check(constraint, &constraints[..i]).map_err(|(field, message)| {
-            let dot = if field.is_empty() { "" } else { "." };
-            ArgsError::new(format!("defaultConstraints[{i}]{dot}{field}"), message)
-        })?;
-    }
     let constraints =
         if system { system_defaults() } else { constraints.into_iter().map(Into::into).collect() };
     Ok(Defaults { constraints, system })
 }
 
+/// The first error of a constraint. Fields that are missing come last: to find all errors, the
+/// configuration removes what is rejected and asks again.
 fn check(constraint: &DefaultConstraint, before: &[DefaultConstraint]) -> Result<(), (&'static str, String)> {
-    let DefaultConstraint { max_skew, topology_key: key, when_unsatisfiable: action, .. } = constraint;
-    let required = || "Required value: can not be empty".to_owned();
-    if *max_skew <= 0 {
-        return Err(("maxSkew", format!("Invalid value: {max_skew}: not in valid range (0, inf)")));
+    let DefaultConstraint { max_skew, topology_key, when_unsatisfiable, label_selector, .. } = constraint;
+    let faults = [
+        ("maxSkew", max_skew.is_none(), skew_fault(max_skew.unwrap_or_default())),
+        ("topologyKey", topology_key.is_none(), key_fault(constraint.key())),
+        ("whenUnsatisfiable", when_unsatisfiable.is_none(), action_fault(constraint.action())),
+        ("labelSelector", false, label_selector.as_ref().map(|_| SELECTOR_FAULT.to_owned())),
+    ];
+    let faults =
+        faults.into_iter().filter_map(|(field, is_missing, fault)| Some((is_missing, field, fault?)));
+    if let Some((_, field, message)) = faults.min_by_key(|(is_missing, ..)| *is_missing) {
+        return Err((field, message));
     }
-    if key.is_empty() {
-        return Err(("topologyKey", required()));
-    }
-    if let Some(fault) = label_key_fault(key) {
-        return Err(("topologyKey", format!("Invalid value: {key:?}: {fault}")));
-    }
-    match &**action {
-        "DoNotSchedule" | "ScheduleAnyway" => {}
-        "" => return Err(("whenUnsatisfiable", required())),
-        other => {
-            let supported = "\"DoNotSchedule\", \"ScheduleAnyway\"";
-            let message = format!("Unsupported value: {other:?}: supported values: {supported}");
-            return Err(("whenUnsatisfiable", message));
-        }
-    }
-    if constraint.label_selector.is_some() {
-        let message = "Forbidden: constraint must not define a selector, as they deduced for each pod";
-        return Err(("labelSelector", message.to_owned()));
-    }
-    if before.iter().any(|other| other.topology_key == *key && other.when_unsatisfiable == *action) {
+    let (key, action) = (constraint.key(), constraint.action());
+    if before.iter().any(|other| other.key() == key && other.action() == action) {
         return Err(("", format!("Duplicate value: \"{{{key}, {action}}}\"")));
     }
     Ok(())
+}
+
+const REQUIRED: &str = "Required value: can not be empty";
+const SELECTOR_FAULT: &str = "Forbidden: constraint must not define a selector, as they deduced for each pod";
+
+fn skew_fault(skew: i32) -> Option<String> {
+    (skew <= 0).then(|| format!("Invalid value: {skew}: not in valid range (0, inf)"))
+}
+
+fn key_fault(key: &str) -> Option<String> {
+    if key.is_empty() {
+        return Some(REQUIRED.to_owned());
+    }
+    label_key_fault(key).map(|fault| format!("Invalid value: {key:?}: {fault}"))
+}
+
+fn action_fault(action: &str) -> Option<String> {
+    match action {
+        "DoNotSchedule" | "ScheduleAnyway" => None,
+        "" => Some(REQUIRED.to_owned()),
+        other => {
+            let supported = "\"DoNotSchedule\", \"ScheduleAnyway\"";
+            Some(format!("Unsupported value: {other:?}: supported values: {supported}"))
+        }
+    }
+}
+
+impl DefaultConstraint {
+    fn key(&self) -> &str {
+        self.topology_key.as_deref().unwrap_or_default()
+    }
+
+    fn action(&self) -> &str {
+        self.when_unsatisfiable.as_deref().unwrap_or_default()
+    }
 }
 
 /// The first error of a label key, in the API's words.
@@ -133,9 +156,9 @@ impl From<DefaultConstraint> for TopologySpreadConstraint {
     fn from(constraint: DefaultConstraint) -> Self {
         let honors = |policy: Option<String>, default| policy.map_or(default, |policy| policy == "Honor");
         Self {
-            max_skew: constraint.max_skew,
-            topology_key: constraint.topology_key.into(),
-            hard: constraint.when_unsatisfiable == "DoNotSchedule",
+            max_skew: constraint.max_skew.unwrap_or_default(),
+            topology_key: constraint.key().into(),
+            hard: constraint.action() == "DoNotSchedule",
             selector: None,
             min_domains: constraint.min_domains,
             honors_affinity: honors(constraint.node_affinity_policy, true),
@@ -231,6 +254,24 @@ mod tests {
             assert!(fault.starts_with(expected), "{key}: {fault}");
         }
         assert_eq!(label_key_fault("example.com/rack"), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_reported_before_what_is_missing() {
+        let first = |constraint: Value| args_error(NAME, list(json!([constraint]))).unwrap_or_default();
+        let cases = [
+            (json!({"maxSkew": 0, "topologyKey": "", "whenUnsatisfiable": "X"}), "maxSkew"),
+            (json!({"topologyKey": "", "whenUnsatisfiable": "X"}), "topologyKey"),
+            (json!({"whenUnsatisfiable": "X"}), "whenUnsatisfiable"),
+            (json!({"labelSelector": {}}), "labelSelector"),
+            (json!({}), "maxSkew"),
+        ];
+        for (constraint, field) in cases {
+            let error = first(constraint.clone());
+            assert!(error.starts_with(&format!("defaultConstraints[0].{field}: ")), "{constraint}: {error}");
+        }
+        let both = json!({"defaultingType": "Lists", "defaultConstraints": [{}]});
+        assert!(args_error(NAME, both).is_some_and(|error| error.starts_with("defaultConstraints[0]")));
     }
 
     #[test]

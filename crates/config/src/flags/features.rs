@@ -12,7 +12,7 @@ use crate::feature_gates::{FeatureGates, emulated_version};
 #[command(next_help_heading = "Feature flags")]
 pub struct FeatureOptions {
     /// Feature gates to set, as in `StorageCapacityScoring=true,SchedulerAsyncPreemption=false`.
-    /// The gates and their defaults are listed at the end of this help.
+    /// `supercargo run --help` lists the gates and their defaults at its end.
     #[arg(long, value_name = "GATES")]
     pub feature_gates: Vec<FeatureGates>,
     /// Version of kube-scheduler whose feature gate defaults apply: 1.34 to 1.37.

@@ -5,14 +5,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use super::value::{FlagError, boolean, length};
-use crate::LeaderElectionConfig;
-use crate::leader_election::SettingNames;
-
-const FLAG_NAMES: SettingNames = SettingNames {
-    lease_duration: "--leader-elect-lease-duration",
-    renew_deadline: "--leader-elect-renew-deadline",
-    retry_period: "--leader-elect-retry-period",
-};
+use crate::leader_election::{Election, Source};
 
 /// Leader election settings of the command line. Unset flags leave the configuration as it is.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -48,20 +41,27 @@ pub struct LeaderElectionOptions {
 }
 
 impl LeaderElectionOptions {
-    /// Applies the flags that are set to `election`.
-    pub(super) fn over(&self, election: &mut LeaderElectionConfig) -> Result<(), FlagError> {
-        if *self == Self::default() {
-            return Ok(());
+    /// Applies the flags that are set to `election`. Errors are about flags, not the file.
+    pub(super) fn over(&self, election: &mut Election) -> Result<(), FlagError> {
+        let config = &mut election.config;
+        set(&mut config.leader_elect, self.leader_elect.as_ref());
+        set(&mut config.resource_name, self.resource_name.as_ref());
+        set(&mut config.resource_namespace, self.resource_namespace.as_ref());
+        for (length, source, flag) in [
+            (&mut config.lease_duration, &mut election.lease_duration, self.lease_duration),
+            (&mut config.renew_deadline, &mut election.renew_deadline, self.renew_deadline),
+            (&mut config.retry_period, &mut election.retry_period, self.retry_period),
+        ] {
+            if let Some(given) = flag {
+                (*length, *source) = (given, Source::Flag);
+            }
         }
-        set(&mut election.leader_elect, self.leader_elect.as_ref());
-        set(&mut election.lease_duration, self.lease_duration.as_ref());
-        set(&mut election.renew_deadline, self.renew_deadline.as_ref());
-        set(&mut election.retry_period, self.retry_period.as_ref());
-        set(&mut election.resource_name, self.resource_name.as_ref());
-        set(&mut election.resource_namespace, self.resource_namespace.as_ref());
-        match election.problem(FLAG_NAMES) {
-            Some((flag, message)) => Err(FlagError::LeaderElection(format!("{flag} {message}"))),
-            None => Ok(()),
+        if self.resource_lock.is_some() {
+            election.other_lock = None;
+        }
+        match election.contradiction() {
+            Some((Source::Flag, message)) => Err(FlagError::LeaderElection(message)),
+            _ => Ok(()),
         }
     }
 }

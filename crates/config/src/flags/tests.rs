@@ -145,15 +145,41 @@ fn leader_election_flags_take_precedence_over_the_file() {
 
 #[test]
 fn leader_election_of_flags_and_file_is_validated_together() {
-    let refused = |line: &[&str]| with_file("leaderElection: {renewDeadline: 12s}\n", line).unwrap_err();
-    assert_eq!(
-        refused(&["--leader-elect-lease-duration=12s"]),
-        "--leader-elect-lease-duration (12s) must be longer than --leader-elect-renew-deadline (12s)"
-    );
-    assert_eq!(
-        refused(&["--leader-elect-retry-period=10s"]),
-        "--leader-elect-renew-deadline (12s) must be longer than 1.2 times --leader-elect-retry-period (10s)"
-    );
+    let of_flag = "--leader-elect-lease-duration (12s) must be longer than renewDeadline (12s)";
+    let of_default =
+        "--leader-elect-lease-duration (15s) must be longer than --leader-elect-renew-deadline (20s)";
+    let of_file = ":3:33: leaderElection.renewDeadline: \
+                   renewDeadline (12s) must be longer than 1.2 times --leader-elect-retry-period (10s)";
+    let too_short = ":3:33: leaderElection.leaseDuration: \
+                     leaseDuration (5s) must be longer than --leader-elect-renew-deadline (20s)";
+    let of_lock = ":3:32: leaderElection.resourceLock: must be leases, the only supported lock";
+    for (fields, flag, expected) in [
+        ("renewDeadline: 12s", "--leader-elect-lease-duration=12s", of_flag),
+        ("renewDeadline: 12s", "--leader-elect-renew-deadline=20s", of_default),
+        ("renewDeadline: 12s", "--leader-elect-retry-period=10s", of_file),
+        ("leaseDuration: 5s", "--leader-elect-renew-deadline=20s", too_short),
+        ("resourceLock: endpoints", "--leader-elect-resource-name=mine", of_lock),
+        ("leaderElect: false, resourceLock: endpoints", "--leader-elect", "must be leases"),
+    ] {
+        let error = with_file(&format!("leaderElection: {{{fields}}}\n"), &[flag]).unwrap_err();
+        let same = if expected.starts_with("--") { error == expected } else { error.contains(expected) };
+        assert!(same, "{fields} {flag}: {error}");
+    }
+}
+
+#[test]
+fn leader_election_flags_repair_the_file() {
+    for (fields, flag) in [
+        ("leaseDuration: 5s", "--leader-elect-lease-duration=15s"),
+        ("leaseDuration: 5s", "--leader-elect-renew-deadline=3s"),
+        ("leaseDuration: 5s", "--leader-elect=false"),
+        ("resourceLock: endpoints", "--leader-elect-resource-lock=leases"),
+        ("resourceLock: endpoints", "--leader-elect=false"),
+    ] {
+        let file = format!("leaderElection: {{{fields}}}\n");
+        with_file(&file, &[flag]).unwrap_or_else(|error| panic!("{flag}: {error}"));
+        with_file(&file, &[]).expect_err(flag);
+    }
 }
 
 #[test]

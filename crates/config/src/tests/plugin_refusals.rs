@@ -1,6 +1,6 @@
 //! Rejected plugins and arguments: positions and messages.
 
-use super::{check, errors};
+use super::{Catalog, Config, HEADER, check, errors};
 
 #[test]
 fn unsupported_settings_are_rejected_by_name() {
@@ -88,7 +88,7 @@ fn unknown_plugins_are_rejected_with_suggestions() {
         (
             "enabled at a point of groups",
             "profiles: [{plugins: {placementScore: {enabled: [{name: NodePort}]}}}]\n",
-            "c.yaml:4:57: profiles[0].plugins.placementScore.enabled[0].name: unknown plugin \"NodePort\"; did you mean \"NodePorts\"?",
+            "c.yaml:4:57: profiles[0].plugins.placementScore.enabled[0].name: unknown plugin \"NodePort\"; the plugins of placementScore are Picky",
         ),
         (
             "disabled at a point of groups",
@@ -113,7 +113,7 @@ fn unknown_plugins_are_rejected_with_suggestions() {
         (
             "near a name of upstream's that cannot be enabled here",
             "profiles: [{plugins: {filter: {enabled: [{name: Coscheduling}]}}}]\n",
-            "c.yaml:4:49: profiles[0].plugins.filter.enabled[0].name: unknown plugin \"Coscheduling\"; the plugins are DefaultBinder, Everywhere, ImageLocality, NodeAffinity, NodeName, NodePorts, NodeResourcesBalancedAllocation, NodeResourcesFit, NodeUnschedulable, OtherSort, Picky, PrioritySort, SchedulingGates, TaintToleration",
+            "c.yaml:4:49: profiles[0].plugins.filter.enabled[0].name: unknown plugin \"Coscheduling\"; the plugins of filter are Everywhere, NodeAffinity, NodeName, NodePorts, NodeResourcesFit, NodeUnschedulable, Picky, TaintToleration",
         ),
         (
             "near none",
@@ -131,6 +131,84 @@ fn unknown_plugins_are_rejected_with_suggestions() {
             "c.yaml:4:42: profiles[0].plugins.filter.enabled[0].name: is missing",
         ),
     ]);
+}
+
+#[test]
+fn suggested_plugins_implement_the_extension_point() {
+    let refused = |point: &str, name: &str| {
+        let text = format!("{HEADER}profiles: [{{plugins: {{{point}: {{enabled: [{{name: {name}}}]}}}}}}]\n");
+        Config::parse("c.yaml", &text, &Catalog::in_tree()).expect_err("refused").to_string()
+    };
+    for point in ["permit", "multiPoint"] {
+        let error = refused(point, "Coscheduling");
+        assert!(error.ends_with("did you mean \"GangScheduling\"?"), "{error}");
+    }
+    let error = refused("filter", "Coscheduling");
+    assert!(error.contains("the plugins of filter are ") && !error.contains("GangScheduling"), "{error}");
+    assert!(error.contains("NodePorts") && !error.contains("ImageLocality"), "{error}");
+    let error = refused("preBind", "DefaultBind");
+    assert!(!error.contains("DefaultBinder"), "{error}");
+}
+
+#[test]
+fn all_argument_errors_of_one_item_are_reported() {
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let affinity = |terms: &str| format!("addedAffinity: {{{required}: {{nodeSelectorTerms: [{terms}]}}}}");
+    let strategy = |fields: &str| format!("scoringStrategy: {{{fields}}}");
+    let cases: [(&str, String, &[&str]); 8] = [
+        (
+            "PodTopologySpread",
+            "defaultConstraints: [{maxSkew: 0, topologyKey: '', whenUnsatisfiable: X, labelSelector: {}}], \
+             defaultingType: Lists"
+                .to_owned(),
+            &["maxSkew", "topologyKey", "whenUnsatisfiable", "labelSelector", "defaultingType"],
+        ),
+        (
+            "NodeResourcesFit",
+            strategy("type: Foo, resources: [{name: cpu, weight: 101}, {name: '', weight: 1000}]"),
+            &["type", "resources[0].weight", "resources[1].name", "resources[1].weight"],
+        ),
+        (
+            "NodeResourcesFit",
+            strategy("type: Foo, requestedToCapacityRatio: {shape: [{utilization: 101, score: 11}]}"),
+            &["type", "utilization", "score"],
+        ),
+        (
+            "NodeResourcesFit",
+            strategy(
+                "type: LeastAllocated, requestedToCapacityRatio: {shape: [{utilization: 101, score: 11}]}",
+            ),
+            &["requestedToCapacityRatio"],
+        ),
+        (
+            "NodeResourcesBalancedAllocation",
+            "resources: [{name: cpu}, {name: cpu, weight: 2}]".to_owned(),
+            &["resources[1].name", "resources[1].weight"],
+        ),
+        (
+            "NodeAffinity",
+            affinity("{matchExpressions: [{key: '', operator: Is}, {operator: Exists}]}"),
+            &["matchExpressions[0].key", "matchExpressions[0].operator", "matchExpressions[1]"],
+        ),
+        (
+            "VolumeBinding",
+            "bindTimeoutSeconds: -1, shape: [{utilization: 101, score: 11}]".to_owned(),
+            &["bindTimeoutSeconds", "shape[0].utilization", "shape[0].score"],
+        ),
+        (
+            "VolumeBinding",
+            "shape: [{utilization: 0, score: 11}, {utilization: 101, score: -1}]".to_owned(),
+            &["shape[0].score", "shape[1].utilization", "shape[1].score"],
+        ),
+    ];
+    for (plugin, args, fields) in cases {
+        let text = format!("{HEADER}profiles: [{{pluginConfig: [{{name: {plugin}, args: {{{args}}}}}]}}]\n");
+        let errors = Config::parse("c.yaml", &text, &Catalog::in_tree()).expect_err("refused").to_string();
+        for field in fields {
+            assert_eq!(errors.matches(&format!("{field}: ")).count(), 1, "{field}:\n{errors}");
+        }
+        assert_eq!(errors.lines().count(), fields.len(), "{errors}");
+    }
 }
 
 #[test]
