@@ -183,6 +183,7 @@ impl PreFilterPlugin for DynamicResources {
             return PreFilter::Reject(status);
         }
         let all: Box<[Arc<Object>]> = found.iter().map(|claim| Arc::clone(claim.object)).collect();
+        self.devices().begin_attempt();
         let mut claims = Claims { all, demand: None, extended };
         if claims.extended.is_none() && claims.to_allocate().next().is_some() {
             let demand = self.demand(cx, claims.to_allocate());
@@ -268,7 +269,8 @@ impl DynamicResources {
     }
 
     /// The devices for the claims without an allocation. A search beyond `filterTimeout` ends the
-    /// pod's attempt, as upstream.
+    /// pod's attempt, as upstream. So do searches on all nodes together that exceed the attempt's
+    /// budget.
     fn allocate(&self, demand: &Demand, node: &NodeRecord) -> Result<Allocation, Status> {
         let mut left = Some(self.args.max_steps());
         let mut interrupt = || {
@@ -279,6 +281,9 @@ impl DynamicResources {
         match found {
             Ok(Some(allocation)) => Ok(allocation),
             Ok(None) => Err(Status::unresolvable("cannot allocate all claims")),
+            Err(error @ AllocateError::Exhausted(_)) => {
+                Err(Status::error(format!("node {}: {TIMED_OUT}: {error}", node.name)))
+            }
             Err(_) if left.is_none() => Err(Status::error(format!("node {}: {TIMED_OUT}", node.name))),
             Err(error @ AllocateError::InvalidPools) => Err(Status::unresolvable(error.to_string())),
             Err(error) => Err(Status::error(error.to_string())),

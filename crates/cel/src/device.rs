@@ -100,7 +100,10 @@ struct ByDomain(BTreeMap<Arc<str>, BTreeMap<Arc<str>, Value>>);
 impl ByDomain {
     fn insert(&mut self, driver: &str, name: &str, value: Value) {
         let (domain, id) = name.split_once('/').unwrap_or((driver, name));
-        self.0.entry(domain.into()).or_default().insert(id.into(), value);
+        match self.0.get_mut(domain) {
+            Some(values) => values.insert(id.into(), value),
+            None => self.0.entry(domain.into()).or_default().insert(id.into(), value),
+        };
     }
 
     fn into_value(self) -> Value {

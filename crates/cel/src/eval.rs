@@ -9,17 +9,23 @@ use crate::map::Map;
 use crate::plan::{Attribute, CallNode, FoldNode, Key, Node, Qualifier, Root, is_key};
 use crate::value::{List, MAX_NESTING, Outcome, Value};
 
-/// Evaluates; also the cost so far, however it ends.
-pub(crate) fn evaluate(node: &Node, last: Id, device: &Value, limit: u64) -> (Outcome, u64) {
+/// Evaluates with these steps; also the cost so far, however it ends.
+pub(crate) fn evaluate(
+    node: &Node,
+    last: Id,
+    device: &Value,
+    limit: u64,
+    steps: Steps,
+) -> (Outcome, u64, Steps) {
     let mut evaluation = Evaluation {
         device,
         costs: Costs::new(limit, last),
-        steps: Steps::default(),
+        steps,
         frames: Vec::new(),
         current: None,
     };
     let outcome = evaluation.exec(node);
-    (outcome, evaluation.costs.total)
+    (outcome, evaluation.costs.total, evaluation.steps)
 }
 
 struct Evaluation<'a> {
@@ -49,6 +55,8 @@ fn seen(outcome: &Outcome) -> Seen {
 
 impl<'a> Evaluation<'a> {
     fn exec(&mut self, node: &'a Node) -> Outcome {
+        // Constants and parts of lists cost nothing.
+        self.steps.take(1)?;
         let outcome = self.exec_kind(node);
         if matches!(outcome, Err(EvalFailure::Halt(_))) {
             return outcome;

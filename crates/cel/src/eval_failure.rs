@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-/// The work of one evaluation beside its cost: comparisons and copies. Upstream has no such limit;
-/// it is reached only by values that contain themselves many times over, which upstream would
-/// compare for hours.
-const MAX_STEPS: u64 = 20_000_000;
+/// The work of one evaluation beside its cost: evaluated nodes, comparisons and copies. Upstream has
+/// no such limit; it is reached only by expressions with much that costs nothing, such as values
+/// that contain themselves many times over, which upstream would compare for hours.
+pub(crate) const MAX_STEPS: u64 = 20_000_000;
 
 /// Why there is no value.
 #[derive(Clone, Debug)]
@@ -52,23 +52,34 @@ impl EvalFailure {
 
 /// The work that is left.
 #[derive(Debug)]
-pub(crate) struct Steps(u64);
+pub(crate) struct Steps {
+    left: u64,
+    /// Whether more was asked for.
+    pub(crate) ran_out: bool,
+}
 
 impl Default for Steps {
     fn default() -> Self {
-        Self(MAX_STEPS)
+        Self::new(MAX_STEPS)
     }
 }
 
 impl Steps {
+    pub(crate) const fn new(left: u64) -> Self {
+        Self { left, ran_out: false }
+    }
+
+    pub(crate) const fn left(&self) -> u64 {
+        self.left
+    }
+
     /// Uses up some work.
     pub(crate) fn take(&mut self, count: u64) -> Result<(), EvalFailure> {
-        match self.0.checked_sub(count) {
-            Some(rest) => {
-                self.0 = rest;
-                Ok(())
-            }
-            None => Err(EvalFailure::halt("operation cancelled: too many comparisons and copies")),
+        if let Some(rest) = self.left.checked_sub(count) {
+            self.left = rest;
+            return Ok(());
         }
+        self.ran_out = true;
+        Err(EvalFailure::halt("operation cancelled: too many comparisons and copies"))
     }
 }

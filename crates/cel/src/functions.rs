@@ -19,7 +19,7 @@ use crate::value::{Outcome, Value};
 use self::code::Code;
 pub(crate) use self::convert::{to_duration, to_timestamp};
 pub(crate) use self::optional::some;
-pub(crate) use self::regex::{Pattern, optimized};
+pub(crate) use self::regex::{Pattern, optimized, pattern_bytes};
 
 /// What a call runs.
 #[derive(Clone)]

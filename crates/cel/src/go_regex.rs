@@ -11,7 +11,7 @@ use regex::{Regex, RegexBuilder};
 /// Go's limit of repetitions.
 const MAX_REPEAT: u32 = 1_000;
 /// The size of a compiled expression, in bytes.
-const MAX_SIZE: usize = 1 << 20;
+pub(crate) const MAX_SIZE: usize = 1 << 20;
 
 /// Why an expression cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]

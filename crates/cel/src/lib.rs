@@ -31,7 +31,8 @@
 //! * the names of time zones other than `UTC`, and offsets of more than a century
 //! * regular expressions as above that are not constant
 //! * lists of more than 2^20 elements, texts of more than 64 MiB, values that nest deeper than 250,
-//!   and evaluations with more than 20 million comparisons and copies that cost nothing upstream
+//!   and evaluations with more than 20 million steps, comparisons and copies, most of which cost
+//!   nothing upstream
 //! * quantities beyond 128 bits, and texts of hexadecimal numbers in `double('0x1p4')`
 //! * `sortBy` with equal keys of different elements in a list of more than 12, and sorting of NaN
 //!
@@ -73,6 +74,7 @@ pub use quantity::{Format, Quantity, QuantityError};
 
 use crate::ast::Id;
 use crate::checker::{Checked, check};
+use crate::eval_failure::{MAX_STEPS, Steps};
 use crate::parser::parse;
 use crate::plan::Node;
 use crate::source::{Errors, Source};
@@ -84,11 +86,15 @@ pub const COST_LIMIT: u64 = 1_000_000;
 /// The longest expression, in bytes. Same as upstream's `CELSelectorExpressionMaxLength`.
 pub const MAX_LENGTH: usize = 10 * 1024;
 
+/// The size of a node with its share of lists, names and values.
+const NODE_BYTES: usize = 160;
+
 /// A compiled selector. It never changes, and threads may share it.
 pub struct Program {
     node: Node,
     /// The last identity of a node.
     last: Id,
+    bytes: usize,
 }
 
 /// Why an expression is not a selector, in upstream's words.
@@ -107,10 +113,16 @@ impl Program {
         }
         let source = Source::new(expression);
         let mut errors = Errors::default();
-        let Some((node, last)) = compile(&source, &mut errors)? else {
+        let Some((node, pattern_bytes, last)) = compile(&source, &mut errors)? else {
             return Err(CompileError::new(format!("compilation failed: {}", errors.display(&source))));
         };
-        Ok(Self { node, last })
+        let bytes = size_of::<Self>() + last as usize * NODE_BYTES + expression.len() + pattern_bytes;
+        Ok(Self { node, last, bytes })
+    }
+
+    /// The approximate size in bytes.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether the device is selected.
@@ -120,13 +132,31 @@ impl Program {
 
     /// As [`matches`](Self::matches), and the cost of the evaluation, in upstream's units.
     pub fn matches_with_cost(&self, device: &Device) -> (Result<bool, EvalError>, u64) {
-        let (outcome, cost) = eval::evaluate(&self.node, self.last, &device.0, COST_LIMIT);
+        let steps = Steps::default();
+        let (outcome, cost, _) = eval::evaluate(&self.node, self.last, &device.0, COST_LIMIT, steps);
         (to_bool(outcome), cost)
+    }
+
+    /// As [`matches`](Self::matches), with a limit of the work for several evaluations; `None` if
+    /// it ends this one. Work takes time, and costs are a part of it.
+    pub fn matches_within(&self, device: &Device, work: &mut u64) -> Option<Result<bool, EvalError>> {
+        if *work == 0 {
+            return None;
+        }
+        let most = MAX_STEPS.min(*work);
+        let (outcome, cost, steps) =
+            eval::evaluate(&self.node, self.last, &device.0, COST_LIMIT, Steps::new(most));
+        *work = work.saturating_sub(cost).saturating_sub(most - steps.left());
+        if steps.ran_out && most < MAX_STEPS {
+            *work = 0;
+            return None;
+        }
+        Some(to_bool(outcome))
     }
 }
 
 /// Compiles; nothing if there are errors.
-fn compile(source: &Source, errors: &mut Errors) -> Result<Option<(Node, Id)>, CompileError> {
+fn compile(source: &Source, errors: &mut Errors) -> Result<Option<(Node, usize, Id)>, CompileError> {
     let Some(mut ast) = parse(source, errors) else { return Ok(None) };
     if !errors.is_empty() {
         return Ok(None);
@@ -140,9 +170,9 @@ fn compile(source: &Source, errors: &mut Errors) -> Result<Option<(Node, Id)>, C
         return Ok(None);
     }
     check_result(&checked, ast.root.id)?;
-    let node = plan::plan(&ast.root, &checked)
+    let (node, pattern_bytes) = plan::plan(&ast.root, &checked)
         .map_err(|fault| CompileError::new(format!("program instantiation failed: {}", fault.text())))?;
-    Ok(Some((node, ast.places.len() as Id)))
+    Ok(Some((node, pattern_bytes, ast.places.len() as Id)))
 }
 
 fn check_result(checked: &Checked, root: Id) -> Result<(), CompileError> {

@@ -3,12 +3,13 @@
 //! Upstream folds constants, looks up members of constant lists in a set, and compiles constant
 //! regular expressions. All three change costs, so they are done here in the same places.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::ast::{Call, Expr, ExprKind, Fold, Id, Name};
 use crate::checker::{Checked, DEVICE, global_type};
 use crate::eval_failure::{EvalFailure, Steps};
-use crate::functions::{Binding, bind, optimized};
+use crate::functions::{Binding, bind, optimized, pattern_bytes};
 use crate::map::Map;
 use crate::types::Type;
 use crate::value::{Outcome, Value};
@@ -154,13 +155,16 @@ impl Node {
     }
 }
 
-/// Plans an expression. The error is upstream's.
-pub(crate) fn plan(root: &Expr, checked: &Checked) -> Result<Node, EvalFailure> {
-    Planner { checked }.plan(root)
+/// Plans an expression; also the size of its regular expressions in bytes. The error is upstream's.
+pub(crate) fn plan(root: &Expr, checked: &Checked) -> Result<(Node, usize), EvalFailure> {
+    let planner = Planner { checked, pattern_bytes: Cell::new(0) };
+    let node = planner.plan(root)?;
+    Ok((node, planner.pattern_bytes.get()))
 }
 
 struct Planner<'a> {
     checked: &'a Checked,
+    pattern_bytes: Cell<usize>,
 }
 
 type Planned = Result<Node, EvalFailure>;
@@ -280,6 +284,7 @@ impl Planner<'_> {
         {
             call.binding = Some(binding?);
             call.in_order = true;
+            self.pattern_bytes.set(self.pattern_bytes.get() + pattern_bytes(pattern));
         }
         Ok(Node::Call(Box::new(call)))
     }

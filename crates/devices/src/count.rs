@@ -6,6 +6,7 @@ use supercargo_framework::NodeRecord;
 use supercargo_framework::objects::{DeviceClass, DevicePlace};
 
 use crate::Cluster;
+use crate::budget::Budget;
 use crate::node_match::includes;
 use crate::selectors::{Matches, Selectors};
 
@@ -45,7 +46,7 @@ impl ClassCounter {
                 if spec.place == DevicePlace::PerDevice && !includes(&device.place, node).ok()? {
                     continue;
                 }
-                if matches.selected(&self.0, slice, i).ok()? {
+                if matches.selected(&self.0, slice, i, &mut Budget::unlimited()).ok()? {
                     total += 1;
                     used += i64::from(usage.is_some_and(|usage| usage.contains_key(&device.name)));
                 }

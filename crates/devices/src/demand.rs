@@ -1,5 +1,6 @@
 //! The claims to allocate, prepared once for all nodes.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -72,10 +73,25 @@ impl Demand {
         class: impl Fn(&str) -> Option<Arc<Object>>,
         matches: &mut Matches,
     ) -> Self {
-        let mut builder = Builder { features, class: &class, matches, alternatives: Vec::new() };
+        let mut builder = Builder {
+            texts: BTreeSet::new(),
+            text_bytes: 0,
+            features,
+            class: &class,
+            matches,
+            alternatives: Vec::new(),
+        };
         let claims = claims.iter().filter(|object| ResourceClaim::of(&object.body).is_some());
         let claims = claims.enumerate().map(|(place, object)| builder.claim(place, object)).collect();
         Self { features, claims, alternatives: builder.alternatives.into() }
+    }
+
+    /// The approximate size in bytes, with compiled selectors.
+    pub fn bytes(&self) -> usize {
+        let selectors = self.alternatives.iter().flat_map(|alternative| &alternative.selectors);
+        let requests: usize = self.claims.iter().map(|claim| size_of_val(&*claim.requests)).sum();
+        let parts = size_of_val(&*self.claims) + size_of_val(&*self.alternatives) + requests;
+        parts + selectors.map(|selectors| selectors.bytes()).sum::<usize>()
     }
 
     /// The API's request of an alternative.
@@ -118,7 +134,14 @@ impl Alternative {
     }
 }
 
+/// The length of all selectors of a demand, in bytes, beyond which they are not compiled. Regular
+/// expressions take microseconds per byte.
+const MAX_SELECTOR_BYTES: usize = 64 << 10;
+
 struct Builder<'a, F> {
+    /// The selectors so far, each once, and their length.
+    texts: BTreeSet<Arc<str>>,
+    text_bytes: usize,
     features: Features,
     class: &'a F,
     matches: &'a mut Matches,
@@ -240,7 +263,14 @@ impl<F: Fn(&str) -> Option<Arc<Object>>> Builder<'_, F> {
             )
         })?;
         // Upstream does not check the kinds of a class's selectors.
-        let of_class = class.selectors.iter().map(|selector| selector.clone().unwrap_or_default()).collect();
+        let of_class: Box<[Arc<str>]> =
+            class.selectors.iter().map(|selector| selector.clone().unwrap_or_default()).collect();
+        for text in of_class.iter().chain(&selectors) {
+            self.text_bytes += if self.texts.insert(Arc::clone(text)) { text.len() } else { 0 };
+        }
+        if self.text_bytes > MAX_SELECTOR_BYTES {
+            return Err(format!(": the selectors of all claims are longer than {MAX_SELECTOR_BYTES} bytes"));
+        }
         built.selectors = Some(self.matches.compile(of_class, selectors, self.features.is_stable()));
         built.class = object;
         match &request.count {

@@ -13,6 +13,9 @@ pub enum AllocateError {
     /// The caller has interrupted the search, for this reason.
     #[error("filter operation aborted: {0}")]
     Aborted(Arc<str>),
+    /// The [`Budget`](crate::Budget) ends, at this request or selector.
+    #[error("the limit of the attempt is exceeded at {0}")]
+    Exhausted(Box<str>),
     /// An object is wrong, which ends the whole attempt of the pod.
     #[error("{0}")]
     Fatal(Box<str>),

@@ -11,7 +11,7 @@ use supercargo_framework::objects::{DeviceTaintRule, Object, ObjectBody as _, Re
 
 use crate::allocated::PoolId;
 pub use reach::Reach;
-pub(crate) use slice::{Consumption, Slice, have_unique_names};
+pub(crate) use slice::{Consumption, Slice, have_unique_names, values_of};
 
 /// All ResourceSlices, by node and by pool, with the taints of all DeviceTaintRules laid over them.
 ///

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use supercargo_devices::{AllocatedState, Cluster, Demand, Features, Inventory, Matches};
+//! use supercargo_devices::{AllocatedState, Budget, Cluster, Demand, Features, Inventory, Matches};
 //! use supercargo_framework::hash_seed::HashSeed;
 //! use supercargo_framework::objects::{Device, DeviceClass, DevicePlace, DeviceRequest, ClaimRequest, Object};
 //! use supercargo_framework::objects::{RequestChoice, ResourceClaim, ResourceSlice};
@@ -46,7 +46,9 @@
 //! let node = NodeRecord { name: "node1".into(), ..NodeRecord::default() };
 //! let allocated = AllocatedState::new(seed);
 //! let cluster = Cluster { inventory: &inventory, allocated: &allocated };
-//! let found = demand.allocate(cluster, &node, &mut matches, &mut || None).unwrap().expect("the device is free");
+//! let mut budget = Budget::new(1_000);
+//! let found = demand.allocate(cluster, &node, &mut matches, &mut budget, &mut || None).unwrap();
+//! let found = found.expect("the device is free");
 //!
 //! let claims = found.into_claims(&demand, "node1", &mut || unreachable!("nothing is shared"));
 //! assert_eq!(&*claims[0].results[0].device.device, "gpu0");
@@ -58,7 +60,7 @@
 //! A question about a node reads the slices that name the node and those that name none. Selectors
 //! are compiled once, and asked once about each version of a slice ([`Matches`]). The search itself
 //! is exponential, as upstream's is: a caller ends it by `interrupt`, which is asked before each
-//! step.
+//! step, or limits all searches of an attempt by a [`Budget`].
 //!
 //! # Differences
 //!
@@ -69,9 +71,12 @@
 //! * Upstream panics where a request has no known form, and divides by zero where a range of
 //!   capacity has a step of zero: here both are refused.
 //! * Quantities beyond 128 bits of billionths count as the largest.
-//! * A selector that runs is not interrupted: its cost is limited.
+//! * A selector that runs is not interrupted: its cost and the budget limit it.
+//! * With a limited budget, a search ends at its first step back if some request has too few
+//!   devices whatever the others get. The answer is the same, after fewer steps.
 
 mod allocated;
+mod budget;
 mod capacity;
 mod constraints;
 mod count;
@@ -92,6 +97,7 @@ use std::sync::Arc;
 use supercargo_framework::NodeRecord;
 
 pub use allocated::AllocatedState;
+pub use budget::Budget;
 pub use count::ClassCounter;
 pub use demand::Demand;
 pub use error::AllocateError;
@@ -117,17 +123,20 @@ impl Demand {
     /// Allocates all claims on a node; nothing if they do not fit. Same as upstream's `Allocate`.
     ///
     /// `interrupt` is asked before each step, where upstream looks at its context: a reason ends
-    /// the search with [`AllocateError::Aborted`]. `matches` belongs to the inventory.
+    /// the search with [`AllocateError::Aborted`]. `matches` belongs to the inventory, and `budget`
+    /// to all nodes of an attempt.
     pub fn allocate(
         &self,
         cluster: Cluster<'_>,
         node: &NodeRecord,
         matches: &mut Matches,
+        budget: &mut Budget,
         interrupt: &mut dyn FnMut() -> Option<Arc<str>>,
     ) -> Result<Option<Allocation>, AllocateError> {
         let pools = pools::gather(cluster.inventory, node, self.features).map_err(AllocateError::fatal)?;
         let devices = Devices::new(&pools, cluster.allocated);
-        let mut matcher = Matcher { demand: self, node, matches };
+        budget.grant(devices.count(), devices.values());
+        let mut matcher = Matcher { demand: self, node, matches, budget };
         let plans = matcher.plan(&pools, &devices)?;
         let Some(solution) = Search::new(matcher, &pools, &devices, plans).run(interrupt)? else {
             let is_invalid = |pool: &pools::Pool<'_>| pool.state == PoolState::Invalid;

@@ -7,6 +7,7 @@ use supercargo_framework::NodeRecord;
 use supercargo_framework::objects::{Device, DeviceCount, DevicePlace};
 
 use crate::allocated::{AllocatedState, PoolUsage};
+use crate::budget::Budget;
 use crate::capacity::{ConsumedAmounts, take};
 use crate::demand::{Alternative, Demand};
 use crate::error::AllocateError;
@@ -62,6 +63,11 @@ impl<'a> Devices<'a> {
         self.count
     }
 
+    /// The number of values that selectors see of them.
+    pub(crate) fn values(&self) -> usize {
+        self.slots.iter().map(|slot| slot.slice.values).sum()
+    }
+
     pub(crate) fn get(&self, number: u32) -> Candidate<'a> {
         let slot = self.slots[self.slots.partition_point(|slot| slot.first <= number) - 1];
         let Slot { pool, slice, first, usage } = slot;
@@ -105,6 +111,7 @@ pub(crate) struct Matcher<'a, 'm> {
     pub(crate) demand: &'a Demand,
     pub(crate) node: &'a NodeRecord,
     pub(crate) matches: &'m mut Matches,
+    pub(crate) budget: &'m mut Budget,
 }
 
 impl<'a> Matcher<'a, '_> {
@@ -114,12 +121,16 @@ impl<'a> Matcher<'a, '_> {
         let demand = self.demand;
         let mut plans = Plans::new();
         for (place, claim) in demand.claims.iter().enumerate() {
+            if !self.budget.take(1) {
+                return Err(AllocateError::Exhausted(format!("claim {}", claim.object.key).into()));
+            }
             let mut total = 0_i64;
             for request in &claim.requests {
                 fail(request.error.as_deref())?;
                 let mut least = i64::MAX;
                 for alternative in &demand.alternatives[request.alternatives.clone()] {
                     fail(alternative.error.as_deref())?;
+                    self.spend(1, place, alternative)?;
                     let plan = match alternative.count {
                         DeviceCount::All => self.all(place, alternative, pools, devices)?,
                         DeviceCount::Exact(number) => Plan { number, all: Vec::new() },
@@ -163,6 +174,7 @@ impl<'a> Matcher<'a, '_> {
                 return Err(self.wrong(claim, alternative, &what));
             }
             for number in devices.of_pool(place) {
+                self.spend(1, claim, alternative)?;
                 let candidate = devices.get(number);
                 if !self.selects(claim, alternative, candidate)? {
                     continue;
@@ -194,7 +206,7 @@ impl<'a> Matcher<'a, '_> {
             return Ok(false);
         }
         if let Some(selectors) = &alternative.selectors {
-            let selected = self.matches.selected(selectors, candidate.slice, candidate.place);
+            let selected = self.matches.selected(selectors, candidate.slice, candidate.place, self.budget);
             if !selected.map_err(|error| self.selector_error(claim, alternative, candidate, &error))? {
                 return Ok(false);
             }
@@ -216,6 +228,20 @@ impl<'a> Matcher<'a, '_> {
         take(capacities, &alternative.capacity, used, self.demand.features.fractional_capacity_range)
     }
 
+    /// Takes steps from the budget, for a request.
+    pub(crate) fn spend(
+        &mut self,
+        steps: u64,
+        claim: usize,
+        alternative: &Alternative,
+    ) -> Result<(), AllocateError> {
+        if self.budget.take(steps) {
+            return Ok(());
+        }
+        let key = &self.demand.claims[claim].object.key;
+        Err(AllocateError::Exhausted(format!("claim {key}, request {}", alternative.full_name).into()))
+    }
+
     /// An error of a request.
     pub(crate) fn wrong(&self, claim: usize, alternative: &Alternative, what: &str) -> AllocateError {
         let key = &self.demand.claims[claim].object.key;
@@ -234,14 +260,16 @@ impl<'a> Matcher<'a, '_> {
             _ => format!("claim {}", self.demand.claims[claim].object.key),
         };
         let selector = error.selector;
-        AllocateError::fatal(match &error.cause {
+        let on_device = || format!("{of}: selector #{selector} on device {}", candidate.id());
+        match &error.cause {
             SelectorFailure::Compile(cause) => {
-                format!("{of}: selector #{selector}: CEL compile error: {cause}")
+                AllocateError::fatal(format!("{of}: selector #{selector}: CEL compile error: {cause}"))
             }
             SelectorFailure::Eval(cause) => {
-                format!("{of}: selector #{selector} on device {}: CEL runtime error: {cause}", candidate.id())
+                AllocateError::fatal(format!("{}: CEL runtime error: {cause}", on_device()))
             }
-        })
+            SelectorFailure::Exhausted => AllocateError::Exhausted(on_device().into()),
+        }
     }
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct Search<'a, 's> {
     /// By claim.
     results: Vec<Vec<Chosen>>,
     frames: SmallVec<[Frame; 2]>,
+    /// Whether it is known that every request alone can be met, or that this does not count.
+    is_checked: bool,
 }
 
 /// What requests take of a device that they share.
@@ -125,6 +127,7 @@ impl<'a, 's> Search<'a, 's> {
         plans: Plans,
     ) -> Self {
         let claims = &matcher.demand.claims;
+        let is_checked = !matcher.budget.is_limited();
         let values = claims
             .iter()
             .map(|claim| claim.constraints.iter().map(|_| Values::default()).collect())
@@ -136,6 +139,7 @@ impl<'a, 's> Search<'a, 's> {
             values,
             results: claims.iter().map(|_| Vec::new()).collect(),
             frames: SmallVec::new(),
+            is_checked,
             matcher,
             pools,
             devices,
@@ -161,6 +165,7 @@ impl<'a, 's> Search<'a, 's> {
                         break;
                     }
                     SearchStep::End(End::Found) => return Ok(Some(self.solution())),
+                    SearchStep::End(End::Failed) if self.is_hopeless()? => return Ok(None),
                     SearchStep::End(end) => match self.frames.pop() {
                         Some(frame) => step = self.resume(frame, end)?,
                         None => return Ok(None),
@@ -168,6 +173,64 @@ impl<'a, 's> Search<'a, 's> {
                 }
             }
         }
+    }
+
+    /// Whether a search that is about to take a choice back cannot succeed, because a request has
+    /// too few devices on this node, whatever the others get. It looks once.
+    fn is_hopeless(&mut self) -> Result<bool, AllocateError> {
+        let has_choice = || self.frames.iter().any(|frame| matches!(frame, Frame::Some { .. }));
+        if self.is_checked || !has_choice() {
+            return Ok(false);
+        }
+        self.is_checked = true;
+        match self.lacks_devices() {
+            Err(error @ AllocateError::Exhausted(_)) => Err(error),
+            // Whether it is reported depends on the order of the search.
+            Err(_) => Ok(false),
+            Ok(lacks_devices) => Ok(lacks_devices),
+        }
+    }
+
+    /// Whether a request has too few devices. An error is one that the search may come across.
+    fn lacks_devices(&mut self) -> Result<bool, AllocateError> {
+        let demand = self.matcher.demand;
+        let mut lacks_devices = false;
+        for (number, claim) in demand.claims.iter().enumerate() {
+            for request in &claim.requests {
+                let mut is_met = false;
+                for place in request.alternatives.clone() {
+                    is_met |= self.has_devices(number, place)?;
+                }
+                lacks_devices |= !is_met;
+            }
+        }
+        Ok(lacks_devices)
+    }
+
+    /// Whether there are as many devices as an alternative needs, if no other request takes one.
+    fn has_devices(&mut self, claim: usize, place: usize) -> Result<bool, AllocateError> {
+        let demand = self.matcher.demand;
+        let alternative = &demand.alternatives[place];
+        let plan = &self.plans[place];
+        if alternative.count == DeviceCount::All {
+            // Constraints and capacities of all devices are errors if they are not met.
+            return if plan.all.is_empty() { Ok(false) } else { Err(AllocateError::fatal("")) };
+        }
+        let (needed, mut found) = (plan.number, 0);
+        for at in 0..self.devices.count() {
+            self.matcher.spend(1, claim, alternative)?;
+            let candidate = self.devices.get(at);
+            let is_taken = !alternative.is_admin && usage(candidate).is_some_and(Usage::is_dedicated);
+            if is_taken || !self.matcher.selects(claim, alternative, candidate)? {
+                continue;
+            }
+            let fits = !demand.features.consumable_capacity || {
+                let taken = self.matcher.take(alternative, candidate, |_| 0);
+                taken.map_err(AllocateError::fatal)?.is_some()
+            };
+            found += i64::from(fits && !self.is_tainted(alternative, candidate));
+        }
+        Ok(found >= needed)
     }
 
     fn solution(self) -> Solution {
@@ -202,6 +265,7 @@ impl<'a, 's> Search<'a, 's> {
         }
         let place = request.alternatives.start + call.sub.unwrap_or(0);
         let alternative = &demand.alternatives[place];
+        self.matcher.spend(1, call.claim, alternative)?;
         let plan = &self.plans[place];
         let wants_all = alternative.count == DeviceCount::All;
         if wants_all && plan.all.is_empty() {
@@ -263,7 +327,10 @@ impl<'a, 's> Search<'a, 's> {
     /// Takes the first device that fits, and goes on to the next one that the request needs.
     fn try_from(&mut self, call: Call, from: u32) -> Result<SearchStep, AllocateError> {
         let place = self.place(call);
+        let demand = self.matcher.demand;
+        let alternative = &demand.alternatives[place];
         for at in from..self.devices.count() {
+            self.matcher.spend(1, call.claim, alternative)?;
             let candidate = self.devices.get(at);
             let Some(taken) = self.could_choose(call.claim, place, candidate)? else { continue };
             if let Some(undo) = self.choose(call.claim, place, candidate, Some(taken))? {
@@ -314,6 +381,11 @@ impl<'a, 's> Search<'a, 's> {
         self.marks[candidate.number as usize] > 0 || usage(candidate).is_some_and(Usage::is_dedicated)
     }
 
+    fn is_tainted(&self, alternative: &Alternative, candidate: Candidate<'a>) -> bool {
+        let (demand, taints) = (self.matcher.demand, candidate.slice.taints(candidate.place));
+        demand.features.device_taints && !taints.is_empty() && !demand.tolerates(alternative, taints)
+    }
+
     fn take(
         &self,
         alternative: &Alternative,
@@ -339,6 +411,7 @@ impl<'a, 's> Search<'a, 's> {
     ) -> Result<Option<Undo>, AllocateError> {
         let demand = self.matcher.demand;
         let (features, alternative) = (demand.features, &demand.alternatives[place]);
+        self.matcher.spend(1 + demand.claims[claim].constraints.len() as u64, claim, alternative)?;
         let device = candidate.device();
         let is_one_of_all = taken.is_none();
         if is_one_of_all && self.is_taken(claim, alternative, candidate) {
@@ -356,8 +429,7 @@ impl<'a, 's> Search<'a, 's> {
         }
         let mut undo =
             Undo { claim, alternative: place, number: candidate.number, has_counters, constraints: 0 };
-        let taints = candidate.slice.taints(candidate.place);
-        if features.device_taints && !taints.is_empty() && !demand.tolerates(alternative, taints) {
+        if self.is_tainted(alternative, candidate) {
             self.roll_back(undo);
             return Ok(None);
         }

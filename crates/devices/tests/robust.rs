@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use case::{Case, object};
 use generate::Generator;
-use supercargo_devices::{AllocateError, Cluster, Demand};
+use supercargo_devices::{AllocateError, Budget, Cluster, Demand};
 use supercargo_framework::NodeRecord;
 use supercargo_framework::objects::*;
 
@@ -48,7 +48,7 @@ fn allocate(case: &Case, most: u64) -> (Result<bool, AllocateError>, u64) {
     let node = NodeRecord { name: "n0".into(), ..NodeRecord::default() };
     let cluster = Cluster { inventory: &world.inventory, allocated: &world.allocated };
     let mut steps = 0;
-    let found = demand.allocate(cluster, &node, &mut world.matches, &mut || {
+    let found = demand.allocate(cluster, &node, &mut world.matches, &mut Budget::unlimited(), &mut || {
         steps += 1;
         (steps > most).then(|| "context deadline exceeded".into())
     });

@@ -9,12 +9,12 @@ use supercargo_codec::{NodeKind, ObjectKind, PodKind};
 use supercargo_framework::caching::Stateless;
 use supercargo_framework::objects::{Object, resources};
 use supercargo_framework::plugin::{ExtensionPoints, FilterPlugin};
-use supercargo_framework::testing::giants::{NodeList, PodList, objects, plain_node, plain_pod};
+use supercargo_framework::testing::giants::{Hostile, NodeList, PodList, objects, plain_node, plain_pod};
 use supercargo_framework::testing::pod;
 use supercargo_framework::{
     Context, CycleState, Features, NodeInfo, NodeRecord, Now, Plugin, PodInfo, Status, Timestamp, steps,
 };
-use supercargo_scheduler::{Input, NoCalls, Notification, Options, PluginLists, ProfileSpec, Scheduler};
+use supercargo_scheduler::{Effect, Input, NoCalls, Notification, Options, PluginLists, ProfileSpec, Scheduler};
 
 /// The count of steps is that of the process, so one test runs at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -212,6 +212,45 @@ fn tables_of_giants_keep_to_their_memory() {
             cluster.try_pod(giant);
             let bytes = cluster.scheduler.stats().tables.bytes;
             assert!(bytes <= LIMIT, "{list:?}: {bytes} bytes after {number} giants");
+        }
+    }
+}
+
+/// The most steps of an attempt for devices: the budget, once for tables and once for the plain
+/// path, with what devices add, and some for what else a cycle does.
+const MOST_DEVICE_STEPS: u64 = 2 * 2_000_000 + 1_000_000;
+
+/// The nodes that a pod may be bound to, by what the scheduler asks for.
+fn bound_nodes(effects: Vec<Effect>) -> Vec<Arc<str>> {
+    let node = |effect| match effect {
+        Effect::Bind { node, .. } | Effect::StartPreBind { node, .. } => Some(node),
+        _ => None,
+    };
+    effects.into_iter().filter_map(node).collect()
+}
+
+#[test]
+fn hostile_claims_keep_to_a_budget_and_other_pods_go_on() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    for hostile in Hostile::ALL {
+        let attempt = |nodes: usize| {
+            let mut cluster = Cluster::new(nodes, Vec::new());
+            for object in hostile.objects(nodes) {
+                cluster.handle(Input::Object(Notification::Added(Arc::new(object))));
+            }
+            let pods = [hostile.pod("hostile"), pod("plain").build()];
+            pods.map(|pod| {
+                let before = steps::taken();
+                cluster.handle(Input::QueuedPod(Notification::Added(Arc::new(pod))));
+                cluster.scheduler.schedule_one(cluster.now, &mut NoCalls);
+                let bound = bound_nodes(cluster.scheduler.take_effects());
+                (steps::taken() - before, bound.len())
+            })
+        };
+        for nodes in [SMALL.nodes, TWICE.nodes] {
+            let [(steps, hostile_bound), (_, plain_bound)] = attempt(nodes);
+            assert!(steps < MOST_DEVICE_STEPS, "{hostile:?}: {steps} steps on {nodes} nodes");
+            assert_eq!((hostile_bound, plain_bound), (0, 1), "{hostile:?}");
         }
     }
 }

@@ -102,6 +102,12 @@ impl Caching for DynamicResources {
         Scope::NodeObject
     }
 
+    /// Selectors are the only large part that a claim does not hold.
+    fn state_bytes(&self, state: &CycleState) -> usize {
+        let demand = super::claims(state).and_then(|claims| claims.demand.as_ref());
+        demand.map_or(0, |variant| variant.demand.bytes())
+    }
+
     fn prepares_each(&self, pod: &PodInfo) -> bool {
         !pod.spec.resource_claims().is_empty()
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use supercargo_devices::{
-    AllocateError, AllocatedState, Allocation, ClassCounter, Cluster, Demand, Features, Inventory, Matches,
+    AllocateError, AllocatedState, Allocation, Budget, ClassCounter, Cluster, Demand, Features, Inventory, Matches,
     Reach,
 };
 use supercargo_framework::objects::{
@@ -28,7 +28,16 @@ pub(crate) struct Devices {
     forgotten: Option<Matches>,
     /// How often that was.
     epoch: u64,
+    /// What the attempt may still do.
+    budget: Budget,
 }
+
+/// The steps of an attempt, beside those for each device: about a tenth of a second. An attempt
+/// that tables cannot answer begins twice.
+pub(super) const MAX_STEPS: u64 = 2_000_000;
+
+/// The number of deleted claims after which unused selectors are forgotten.
+const CLAIMS_BETWEEN_SWEEPS: usize = 64;
 
 /// A position in the changes of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +57,8 @@ pub(crate) struct Followed {
     pending: BTreeMap<Arc<str>, Results>,
     until: Until,
     touched: Touched,
+    /// How many claims were deleted since selectors were forgotten.
+    deleted: usize,
 }
 
 type Results = Box<[AllocationResult]>;
@@ -63,7 +74,8 @@ struct Until {
 
 impl Devices {
     pub(crate) const fn new(features: Features, with_rules: bool) -> Self {
-        Self { features, with_rules, followed: None, forgotten: None, epoch: 0 }
+        let budget = Budget::new(MAX_STEPS);
+        Self { features, with_rules, followed: None, forgotten: None, epoch: 0, budget }
     }
 
     /// Forgets everything, so that the next cycle begins with the objects as they are.
@@ -85,6 +97,14 @@ impl Devices {
         });
         followed.follow(objects, self.features, self.with_rules);
         followed
+    }
+
+    /// Begins a pod's attempt with a new budget.
+    pub(super) fn begin_attempt(&mut self) {
+        self.budget = Budget::new(MAX_STEPS);
+        if let Some(followed) = &mut self.followed {
+            followed.matches.begin_attempt();
+        }
     }
 
     /// Prepares the allocation of claims. It must come before [`allocate`](Self::allocate) in every
@@ -132,7 +152,7 @@ impl Devices {
             return Err(AllocateError::Aborted("the devices were forgotten after a panic".into()));
         };
         let cluster = Cluster { inventory: &followed.inventory, allocated: &followed.allocated };
-        demand.allocate(cluster, node, &mut followed.matches, interrupt)
+        demand.allocate(cluster, node, &mut followed.matches, &mut self.budget, interrupt)
     }
 }
 
@@ -147,6 +167,7 @@ impl Followed {
             pending: BTreeMap::new(),
             until: Until::default(),
             touched: Touched::default(),
+            deleted: 0,
         }
     }
 
@@ -186,9 +207,15 @@ impl Followed {
             self.touched.add(self.inventory.reach_of_slice(key, features));
         }
         for key in changes(&resources::RESOURCE_CLAIM, &mut self.until.claims) {
-            let after = objects.get(&resources::RESOURCE_CLAIM, key).map_or(&[][..], |claim| results(claim));
+            let claim = objects.get(&resources::RESOURCE_CLAIM, key);
+            self.deleted += usize::from(claim.is_none());
+            let after = claim.map_or(&[][..], |claim| results(claim));
             let before = replace(&mut self.claims, key, after);
             self.recount(&before, after, features);
+        }
+        if self.deleted >= CLAIMS_BETWEEN_SWEEPS {
+            self.deleted = 0;
+            self.matches.forget_unused();
         }
         for uid in objects.pending_since(self.until.pending.as_ref()).unwrap_or_default() {
             let after = objects.pending(uid).map_or(&[][..], |claim| results(claim));

@@ -17,8 +17,9 @@ pub(crate) struct Pattern(Regex);
 #[allow(clippy::type_complexity)]
 pub(super) fn single(name: &str) -> Option<(fn(&Value) -> bool, Code)> {
     let is_text: fn(&Value) -> bool = |value| matches!(value, Value::String(_));
-    (name == "matches").then_some((is_text, |args, _| {
+    (name == "matches").then_some((is_text, |args, steps| {
         let Value::String(pattern) = &args[1] else { return Err(EvalFailure::no_such_overload()) };
+        steps.take(compile_steps(pattern))?;
         let regex = compile(pattern)?;
         Ok(Value::Bool(regex.is_match(text(&args[0]))))
     }))
@@ -26,10 +27,14 @@ pub(super) fn single(name: &str) -> Option<(fn(&Value) -> bool, Code)> {
 
 pub(super) fn code(overload: &str) -> Option<Code> {
     Some(match overload {
-        "string_find_string" => |args, _| Ok(find(&illegal(text(&args[1]))?, text(&args[0]))),
-        "string_find_all_string" | "string_find_all_string_int" => {
-            |args, _| find_all(&illegal(text(&args[1]))?, text(&args[0]), args.get(2))
-        }
+        "string_find_string" => |args, steps| {
+            steps.take(compile_steps(text(&args[1])))?;
+            Ok(find(&illegal(text(&args[1]))?, text(&args[0])))
+        },
+        "string_find_all_string" | "string_find_all_string_int" => |args, steps| {
+            steps.take(compile_steps(text(&args[1])))?;
+            find_all(&illegal(text(&args[1]))?, text(&args[0]), args.get(2))
+        },
         _ => return None,
     })
 }
@@ -40,6 +45,21 @@ pub(crate) fn optimized(name: &str, pattern: &str) -> Option<Result<Binding, Eva
         return None;
     }
     Some(compile(pattern).map(|regex| Binding::Pattern(Arc::new(Pattern(regex)))))
+}
+
+/// The most states of a regular expression: counts of repetitions multiply to at most 1,000.
+fn most_states(pattern: &str) -> usize {
+    pattern.len() * if pattern.contains('{') { 1_000 } else { 1 }
+}
+
+/// What it takes to compile a regular expression, which costs nothing upstream.
+fn compile_steps(pattern: &str) -> u64 {
+    400 + 2 * most_states(pattern) as u64
+}
+
+/// The approximate size in bytes of a compiled regular expression, with what it keeps for searches.
+pub(crate) fn pattern_bytes(pattern: &str) -> usize {
+    2_048 + (32 * most_states(pattern)).min(2 * go_regex::MAX_SIZE)
 }
 
 fn compile(pattern: &str) -> Result<Regex, EvalFailure> {

@@ -29,6 +29,13 @@ pub(crate) struct Slice {
     pub(crate) uses_counters: bool,
     /// Whether a device has binding conditions, be it an empty list.
     pub(crate) has_binding_conditions: bool,
+    /// The number of values that selectors see of its devices.
+    pub(crate) values: usize,
+}
+
+/// The number of values that selectors see of a device.
+pub(crate) fn values_of(device: &Device) -> usize {
+    3 + device.attributes.len() + device.capacity.len()
 }
 
 /// For each device, the taints that keep pods off.
@@ -67,6 +74,7 @@ impl Slice {
                 .any(|device| device.consumes_counters.iter().any(|used| used.has_compatibility_groups)),
             uses_counters: !spec.shared_counters.is_empty() || spec.devices.iter().any(consumes),
             has_binding_conditions: spec.devices.iter().any(|device| device.binding_conditions.is_some()),
+            values: spec.devices.iter().map(values_of).sum(),
             object,
         }
     }

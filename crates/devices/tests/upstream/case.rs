@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use supercargo_devices::{AllocatedState, Cluster, Demand, Features, Inventory, Matches};
+use supercargo_devices::{AllocatedState, Budget, Cluster, Demand, Features, Inventory, Matches};
 use supercargo_framework::hash_seed::HashSeed;
 use supercargo_framework::objects::*;
 use supercargo_framework::{NodeRecord, TaintEffect};
@@ -93,6 +93,11 @@ impl Case {
 
     /// As [`Self::ask_here`], in a given state.
     pub fn ask(&self, world: &mut World) -> Option<Vec<Outcome>> {
+        self.ask_within(world, Budget::unlimited)
+    }
+
+    /// As [`Self::ask`], with a budget for each node.
+    pub fn ask_within(&self, world: &mut World, budget: fn() -> Budget) -> Option<Vec<Outcome>> {
         let World { inventory, allocated, matches } = world;
         let claims: Vec<_> = self
             .claims
@@ -111,7 +116,7 @@ impl Case {
             let labels = labels.iter().map(|(name, value)| (&**name, &**value)).collect();
             let node = NodeRecord { name: (**name).into(), labels, ..NodeRecord::default() };
             let mut steps = 0;
-            let answer = demand.allocate(cluster, &node, matches, &mut || {
+            let answer = demand.allocate(cluster, &node, matches, &mut budget(), &mut || {
                 steps += 1;
                 (steps > MAX_STEPS).then(|| "too long".into())
             });

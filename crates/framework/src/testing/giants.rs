@@ -8,6 +8,8 @@ mod claims;
 mod devices;
 mod selectors;
 
+pub use self::devices::Hostile;
+
 use serde_json::{Map, Value, json};
 
 use crate::objects::Object;

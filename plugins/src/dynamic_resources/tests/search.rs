@@ -3,8 +3,9 @@
 use supercargo_framework::objects::{DeviceCount, Objects};
 use supercargo_framework::pod::RareSpec;
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
-use supercargo_framework::testing::{node, node_info, nodes, pod};
-use supercargo_framework::{Code, Status};
+use supercargo_framework::testing::giants::Hostile;
+use supercargo_framework::testing::{Driver, node, node_info, nodes, pod};
+use supercargo_framework::{Code, Context, CycleState, Now, Status};
 
 use super::*;
 use crate::dynamic_resources::NAME;
@@ -42,6 +43,60 @@ fn a_search_beyond_the_filter_timeout_ends_the_attempt() {
         (Code::Error, "node n: timed out trying to allocate devices")
     );
     assert!(verdict(&short, 4).is_success());
+}
+
+/// The verdicts of one attempt on nodes with 16 devices each, up to the first error.
+fn attempt(hostile: Hostile, plugin: &Driver, count: usize) -> Vec<Status> {
+    let mut objects = Objects::default();
+    for object in hostile.objects(count) {
+        objects.insert(object.into());
+    }
+    let cluster = nodes((0..count).map(|i| node_info(node(&format!("node-{i}")).build(), [])));
+    let cx = Context::new(&cluster, &objects, &[], Now::default());
+    let (pod, mut state) = (hostile.pod("p"), CycleState::new());
+    plugin.points.pre_filter.as_ref().unwrap().pre_filter(&cx, &mut state, &pod);
+    let filter = plugin.points.filter.as_ref().unwrap();
+    let mut verdicts = Vec::new();
+    for (_, node) in cluster.iter() {
+        verdicts.push(filter.filter(&cx, &state, &pod, node));
+        if verdicts.last().is_some_and(|verdict| verdict.code() == Code::Error) {
+            break;
+        }
+    }
+    verdicts
+}
+
+#[test]
+fn searches_on_all_nodes_together_end_with_the_attempts_budget() {
+    let plugin = driver_with_args(NAME, json!({"filterTimeout": "0s"}));
+    for (hostile, expected) in [
+        (
+            Hostile::Selector,
+            "timed out trying to allocate devices: the limit of the attempt is exceeded at claim \
+             default/k000000: selector #0 on device",
+        ),
+        (
+            Hostile::Pair,
+            "timed out trying to allocate devices: the limit of the attempt is exceeded at claim \
+             default/k000001, request r",
+        ),
+    ] {
+        // Another attempt has a budget of its own.
+        for _ in 0..2 {
+            let verdicts = attempt(hostile, &plugin, 2_000);
+            let last = verdicts.last().unwrap();
+            assert_eq!(last.code(), Code::Error, "{hostile:?}");
+            assert!(last.message().contains(expected), "{hostile:?}: {}", last.message());
+        }
+    }
+}
+
+#[test]
+fn a_request_without_devices_takes_no_long_search() {
+    let plugin = driver_with_args(NAME, json!({}));
+    let verdicts = attempt(Hostile::Hopeless, &plugin, 5_000);
+    assert_eq!(verdicts.len(), 5_000);
+    assert!(verdicts.iter().all(|verdict| verdict.code() == Code::UnschedulableAndUnresolvable));
 }
 
 #[test]

@@ -1,15 +1,20 @@
 //! ResourceClaims of giants, with their devices.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::claims::{lacks, node_term};
 use super::{HOSTNAME, key};
 use crate::affinity::NodeSelectorTerm;
 use crate::objects::{
-    AllocationResult, Body, ClaimAllocation, ClaimRequest, Device, DeviceClass, DeviceId, DeviceNodeSelector,
-    DevicePlace, DeviceRequest, Object, RequestChoice, ResourceClaim, ResourceSlice, resources,
+    AllocationResult, Body, ClaimAllocation, ClaimRequest, Device, DeviceClass, DeviceCount, DeviceId,
+    DeviceNodeSelector, DevicePlace, DeviceRequest, Object, RequestChoice, ResourceClaim, ResourceSlice,
+    resources,
 };
-use crate::testing::object;
+use crate::pod::{PodInfo, RareSpec};
+use crate::pod_claims::{PodClaim, PodClaimSource};
+use crate::testing::{object, pod};
 
 /// A class with every device.
 const CLASS: &str = "any";
@@ -46,6 +51,76 @@ pub(super) fn sliced(requirements: usize) -> Vec<Object> {
         ..ResourceSlice::default()
     };
     vec![class(), object(&resources::RESOURCE_SLICE, "s", Body::ResourceSlice(slice)), claim(None)]
+}
+
+/// Small claims whose allocation takes very long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hostile {
+    /// A selector that matches no device, at nearly the cost that one evaluation may have.
+    Selector,
+    /// A claim for half of a node's devices, and one for more than the other half.
+    Pair,
+    /// A claim for half of a node's devices, and one for a device that does not exist.
+    Hopeless,
+}
+
+impl Hostile {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Selector, Self::Pair, Self::Hopeless];
+
+    /// The devices of these nodes, and the claims for them.
+    pub fn objects(self, nodes: usize) -> Vec<Object> {
+        let slices = (0..nodes).map(|i| {
+            let node: Arc<str> = format!("node-{i}").into();
+            let slice = ResourceSlice {
+                driver: "d".into(),
+                pool: Arc::clone(&node),
+                generation: 1,
+                slice_count: 1,
+                place: DevicePlace::Node(Arc::clone(&node)),
+                devices: (0..16).map(|i| Device { name: key(i).into(), ..Device::default() }).collect(),
+                ..ResourceSlice::default()
+            };
+            object(&resources::RESOURCE_SLICE, &node, Body::ResourceSlice(slice))
+        });
+        let claims = self.requests().into_iter().enumerate().map(|(i, request)| {
+            let requests =
+                [ClaimRequest { name: "r".into(), choice: RequestChoice::Exactly(request) }].into();
+            let body = ResourceClaim { requests, ..ResourceClaim::default() };
+            object(&resources::RESOURCE_CLAIM, &format!("default/{}", key(i)), Body::ResourceClaim(body))
+        });
+        slices.chain(claims).chain([class()]).collect()
+    }
+
+    /// A pod `default/<name>` with the claims.
+    pub fn pod(self, name: &str) -> PodInfo {
+        let claims = (0..self.requests().len()).map(|i| PodClaim {
+            name: key(i).into(),
+            source: PodClaimSource::Claim(key(i).into()),
+        });
+        let rare = RareSpec { resource_claims: claims.collect(), ..RareSpec::default() };
+        pod(name).with_spec(|spec| spec.rare = Some(Box::new(rare))).build()
+    }
+
+    fn requests(self) -> Vec<DeviceRequest> {
+        let request = |count, selector: Option<Arc<str>>| DeviceRequest {
+            class: CLASS.into(),
+            count: DeviceCount::Exact(count),
+            selectors: selector.map(Some).into_iter().collect(),
+            ..DeviceRequest::default()
+        };
+        match self {
+            Self::Selector => {
+                let list = |length: usize| format!("{:?}", (0..length).collect::<Vec<_>>());
+                let (many, few) = (list(99), list(4));
+                let selector =
+                    format!("!({many}.all(a, {many}.all(b, {few}.all(c, a + b + c >= 0))))");
+                vec![request(1, Some(selector.into()))]
+            }
+            Self::Pair => vec![request(8, None), request(9, None)],
+            Self::Hopeless => vec![request(8, None), request(1, Some("false".into()))],
+        }
+    }
 }
 
 fn class() -> Object {

@@ -1,0 +1,187 @@
+//! What limits the work of an attempt, and the memory of selectors.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    clippy::disallowed_macros,
+    clippy::unwrap_used,
+    clippy::format_push_string,
+    clippy::wildcard_imports,
+    clippy::default_trait_access,
+    clippy::match_same_arms,
+    clippy::needless_for_each,
+    clippy::new_without_default
+)] // a test shares its generator with others
+
+#[path = "upstream/case.rs"]
+mod case;
+#[path = "upstream/generate.rs"]
+mod generate;
+#[path = "upstream/notation.rs"]
+mod notation;
+
+use std::sync::Arc;
+
+use case::{Case, World, object};
+use generate::Generator;
+use supercargo_devices::{AllocateError, Budget, Cluster, Demand};
+use supercargo_framework::NodeRecord;
+use supercargo_framework::objects::*;
+
+fn read(text: &str) -> Case {
+    notation::read(&format!("\ncase x\n{text}")).remove(0).case
+}
+
+fn demand(case: &Case, world: &mut World) -> Demand {
+    let claims: Vec<_> = case
+        .claims
+        .iter()
+        .map(|(name, claim)| object(&format!("default/{name}"), Body::ResourceClaim(claim.clone())))
+        .collect();
+    let class = object("c", Body::DeviceClass(DeviceClass::default()));
+    Demand::new(case.features, &claims, |_| Some(class.clone()), &mut world.matches)
+}
+
+/// Asks about nodes `n0`, `n1` and so on until there is an error.
+fn attempt(case: &Case, world: &mut World, nodes: usize, budget: &mut Budget) -> (usize, Option<AllocateError>) {
+    world.matches.begin_attempt();
+    let demand = demand(case, world);
+    for number in 0..nodes {
+        let node = NodeRecord { name: format!("n{number}").into(), ..NodeRecord::default() };
+        let cluster = Cluster { inventory: &world.inventory, allocated: &world.allocated };
+        if let Err(error) = demand.allocate(cluster, &node, &mut world.matches, budget, &mut || None) {
+            return (number, Some(error));
+        }
+    }
+    (nodes, None)
+}
+
+/// A cluster of these nodes with these devices on each, and claims.
+fn cluster(nodes: usize, devices: &str, claims: &str) -> (Case, World) {
+    let slices: String =
+        (0..nodes).map(|n| format!("slice s{n} a/p{n} n{n}\ndev {devices}\n")).collect();
+    let case = read(&format!("{slices}{claims}"));
+    let world = case.world();
+    (case, world)
+}
+
+/// A selector that matches nothing and costs nearly as much as one evaluation may.
+fn hostile() -> String {
+    let list = |most: usize| format!("{:?}", (0..most).collect::<Vec<_>>());
+    let (many, few) = (list(99), list(4));
+    format!("!({many}.all(a, {many}.all(b, {few}.all(c, a + b + c >= 0))))")
+}
+
+#[test]
+fn a_hostile_selector_ends_the_attempt_and_is_named() {
+    let claims = format!("claim x\nrequest r c 1 where {}", hostile());
+    let (case, mut world) = cluster(100, "d1-8", &claims);
+    let mut budget = Budget::new(4_000_000);
+    let (asked, error) = attempt(&case, &mut world, 100, &mut budget);
+    let error = error.unwrap().to_string();
+    assert!(asked < 5 && world.matches.evaluations() < 20, "{asked} nodes");
+    let expected = "the limit of the attempt is exceeded at claim default/x: selector #0 on device a.example.com/p0/d";
+    assert!(error.starts_with(expected), "{error}");
+    assert!(budget.is_exhausted());
+}
+
+#[test]
+fn known_answers_are_charged_as_new_ones() {
+    let (case, mut world) = cluster(40, "d1-8", "claim x\nrequest r c 1 where [1, 2].all(a, a > 5)");
+    let mut run = || {
+        let mut budget = Budget::new(100_000);
+        assert_eq!(attempt(&case, &mut world, 40, &mut budget), (40, None));
+        (budget.left(), world.matches.evaluations())
+    };
+    let (new, known) = (run(), run());
+    assert_eq!(new, known);
+    assert_eq!(new.1, 320);
+}
+
+#[test]
+fn a_request_without_devices_ends_the_search_before_it_goes_back() {
+    let claims = "claim x\nrequest r c 8\nclaim y\nrequest r c 1 where false";
+    let (case, mut world) = cluster(1, "d1-16", claims);
+    let mut budget = Budget::new(100_000);
+    assert_eq!(attempt(&case, &mut world, 1, &mut budget), (1, None));
+    let taken = 100_000 + 16 * (64 + 12) - budget.left().unwrap();
+    assert!(taken < 500, "{taken} steps");
+}
+
+#[test]
+fn selectors_that_are_too_long_in_all_are_not_compiled() {
+    let requests: String =
+        (0..8).map(|i| format!("request r{i} c 1 where {i} == {}\n", "1+".repeat(5_000) + "1")).collect();
+    let (case, mut world) = cluster(1, "d1", &format!("claim x\n{requests}"));
+    let error = attempt(&case, &mut world, 1, &mut Budget::unlimited()).1.unwrap().to_string();
+    let text = "claim default/x, request r6: the selectors of all claims are longer than 65536 bytes";
+    assert_eq!(error, text);
+}
+
+#[test]
+fn one_budget_is_for_all_nodes() {
+    let (case, mut world) = cluster(100, "d1-16", "claim x\nrequest r c 8\nrequest s c 9");
+    let mut budget = Budget::new(1_000_000);
+    let (asked, error) = attempt(&case, &mut world, 100, &mut budget);
+    let text = "the limit of the attempt is exceeded at claim default/x, request s";
+    assert_eq!((asked, error.unwrap().to_string().as_str()), (0, text));
+    let (case, mut world) = cluster(100, "d1-6", "claim x\nrequest r c 3\nrequest s c 4");
+    let (asked, error) = attempt(&case, &mut world, 100, &mut Budget::new(20_000));
+    assert!((1..100).contains(&asked) && error.is_some(), "{asked} nodes");
+}
+
+#[test]
+fn answers_within_a_budget_are_those_of_the_whole_search() {
+    let mut shorter = 0;
+    for seed in 0..3_000 {
+        let case = Generator::new(seed).case();
+        let Some(whole) = case.ask_here() else { continue };
+        let limited = case.ask_within(&mut case.world(), || Budget::new(u64::MAX / 2)).unwrap();
+        for (whole, limited) in whole.iter().zip(limited) {
+            shorter += usize::from(limited.steps < whole.steps);
+            assert_eq!(case::Outcome { steps: whole.steps, ..limited }, *whole, "seed {seed}");
+        }
+    }
+    assert!(shorter > 20, "{shorter} searches ended early");
+}
+
+/// A claim with selectors that no other claim has.
+fn with_selectors(number: usize) -> Arc<Object> {
+    let selector = |i: usize| {
+        let list: Vec<_> = (0..100).map(|j| number * 1_000_000 + i * 1_000 + j).collect();
+        Some(format!("{list:?}.exists(a, a < 0)").into())
+    };
+    let request = DeviceRequest {
+        class: "c".into(),
+        selectors: (0..32).map(selector).collect(),
+        ..DeviceRequest::default()
+    };
+    let choice = RequestChoice::Exactly(request);
+    let requests = Box::new([ClaimRequest { name: "r".into(), choice }]);
+    object("default/x", Body::ResourceClaim(ResourceClaim { requests, ..ResourceClaim::default() }))
+}
+
+#[test]
+fn selectors_of_claims_that_are_gone_give_their_memory_back() {
+    let mut world = World::new();
+    let class = object("c", Body::DeviceClass(DeviceClass::default()));
+    let mut demand = |number| {
+        let claims = [with_selectors(number)];
+        let demand = Demand::new(Default::default(), &claims, |_| Some(class.clone()), &mut world.matches);
+        (demand.bytes(), demand)
+    };
+    let (size, held) = demand(0);
+    let total: usize = (1..200).map(|number| demand(number).0).sum();
+    drop(demand(200));
+    assert!(total > 64 << 20, "{total} bytes in all");
+    let bytes = world.matches.bytes();
+    assert!(bytes <= 32 << 20 && bytes > 8 << 20, "{bytes} bytes");
+    // Once for those that were used since.
+    world.matches.forget_unused();
+    world.matches.forget_unused();
+    let bytes = world.matches.bytes();
+    assert!(bytes >= size && bytes < 2 * size, "{bytes} bytes, of which {size} are held");
+    drop(held);
+    world.matches.forget_unused();
+    assert_eq!(world.matches.bytes(), 0);
+}
