@@ -43,7 +43,12 @@ fn demand(case: &Case, world: &mut World) -> Demand {
 }
 
 /// Asks about nodes `n0`, `n1` and so on until there is an error.
-fn attempt(case: &Case, world: &mut World, nodes: usize, budget: &mut Budget) -> (usize, Option<AllocateError>) {
+fn attempt(
+    case: &Case,
+    world: &mut World,
+    nodes: usize,
+    budget: &mut Budget,
+) -> (usize, Option<AllocateError>) {
     world.matches.begin_attempt();
     let demand = demand(case, world);
     for number in 0..nodes {
@@ -59,7 +64,7 @@ fn attempt(case: &Case, world: &mut World, nodes: usize, budget: &mut Budget) ->
 /// A cluster of these nodes with these devices on each, and claims.
 fn cluster(nodes: usize, devices: &str, claims: &str) -> (Case, World) {
     let slices: String =
-        (0..nodes).map(|n| format!("slice s{n} a/p{n} n{n}\ndev {devices}\n")).collect();
+        (0..nodes).map(|n| format!("slice s{n} a/p{n} n{n}\ndev {devices}\n")).collect::<Vec<_>>().concat();
     let case = read(&format!("{slices}{claims}"));
     let world = case.world();
     (case, world)
@@ -80,7 +85,8 @@ fn a_hostile_selector_ends_the_attempt_and_is_named() {
     let (asked, error) = attempt(&case, &mut world, 100, &mut budget);
     let error = error.unwrap().to_string();
     assert!(asked < 5 && world.matches.evaluations() < 20, "{asked} nodes");
-    let expected = "the limit of the attempt is exceeded at claim default/x: selector #0 on device a.example.com/p0/d";
+    let expected =
+        "the limit of the attempt is exceeded at claim default/x: selector #0 on device a.example.com/p0/d";
     assert!(error.starts_with(expected), "{error}");
     assert!(budget.is_exhausted());
 }
@@ -110,8 +116,10 @@ fn a_request_without_devices_ends_the_search_before_it_goes_back() {
 
 #[test]
 fn selectors_that_are_too_long_in_all_are_not_compiled() {
-    let requests: String =
-        (0..8).map(|i| format!("request r{i} c 1 where {i} == {}\n", "1+".repeat(5_000) + "1")).collect();
+    let requests: String = (0..8)
+        .map(|i| format!("request r{i} c 1 where {i} == {}\n", "1+".repeat(5_000) + "1"))
+        .collect::<Vec<_>>()
+        .concat();
     let (case, mut world) = cluster(1, "d1", &format!("claim x\n{requests}"));
     let error = attempt(&case, &mut world, 1, &mut Budget::unlimited()).1.unwrap().to_string();
     let text = "claim default/x, request r6: the selectors of all claims are longer than 65536 bytes";
