@@ -22,7 +22,9 @@ use supercargo_scheduler::record::{Replayed, replay};
 use crate::check::check;
 #[cfg(feature = "demo")]
 use crate::demo::{DemoOptions, demo};
-use crate::insight::{Ask, Empty, FitsQuestion, Pending, Resilience, WhatIfQuestion, WhyQuestion};
+use crate::insight::{
+    Ask, Empty, FitsQuestion, Pending, Resilience, WhatIfQuestion, WhyQuestion, is_plugin_of_kubectl,
+};
 use crate::options::scheduler_options;
 use crate::run::{RunOptions, run};
 use config::ConfigCommand;
@@ -66,12 +68,6 @@ impl Cli {
     pub(crate) fn logs_json(&self) -> bool {
         self.logs.logging_format == LogFormat::Json
     }
-}
-
-/// Whether kubectl runs this program: it finds plugins by their names.
-pub(crate) fn is_plugin_of_kubectl() -> bool {
-    let program = std::env::args_os().next().map(PathBuf::from);
-    program.is_some_and(|program| program.file_stem().is_some_and(|name| name == "kubectl-supercargo"))
 }
 
 /// Wrong usage that clap cannot see.

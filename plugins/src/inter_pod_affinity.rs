@@ -4,10 +4,6 @@ mod args;
 mod caching;
 mod filtering;
 mod hint;
-#[cfg(test)]
-mod histories;
-#[cfg(test)]
-mod properties;
 mod scoring;
 mod terms;
 #[cfg(test)]

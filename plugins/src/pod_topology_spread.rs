@@ -6,10 +6,6 @@ mod constraint;
 mod default_selector;
 mod filtering;
 mod hint;
-#[cfg(test)]
-mod histories;
-#[cfg(test)]
-mod properties;
 mod scoring;
 mod spread;
 #[cfg(test)]

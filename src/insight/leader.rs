@@ -15,6 +15,12 @@ use supercargo_serving::AUDIENCE;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
+/// Whether kubectl runs this program: it finds plugins by their names.
+pub(crate) fn is_plugin_of_kubectl() -> bool {
+    let program = std::env::args_os().next().map(PathBuf::from);
+    program.is_some_and(|program| program.file_stem().is_some_and(|name| name == "kubectl-supercargo"))
+}
+
 /// How to find and ask the leader.
 #[derive(Args, Debug)]
 pub(super) struct LeaderOptions {

@@ -15,9 +15,8 @@ use supercargo_client::connection::{kubeconfig_of, to_endpoint};
 use supercargo_client::transport::Transport;
 
 use super::endpoint::{GOOD, PATH};
-use super::leader::{Kubectl, LeaderOptions};
+use super::leader::{Kubectl, LeaderOptions, is_plugin_of_kubectl};
 use super::question::{Question, View};
-use crate::cli::is_plugin_of_kubectl;
 
 /// A running supercargo.
 #[derive(Debug, Args)]

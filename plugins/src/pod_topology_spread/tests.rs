@@ -1,3 +1,6 @@
+mod histories;
+mod properties;
+
 use serde_json::{Value, json};
 use supercargo_framework::affinity::RawRequirement;
 use supercargo_framework::event::{Change, QueueingHint};

@@ -6,12 +6,15 @@
 
 mod claims;
 mod devices;
+mod plain;
 mod selectors;
 
 pub use self::devices::Hostile;
+pub use self::plain::{objects, plain_node, plain_pod};
 
 use serde_json::{Map, Value, json};
 
+use self::plain::{namespace_name, node_name, pod_name};
 use crate::objects::Object;
 
 /// The size of the largest object that the API server stores, in bytes.
@@ -650,86 +653,4 @@ fn owner(i: usize, is_controller: bool) -> Value {
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": key(i), "uid": key(i),
         "controller": is_controller,
     })
-}
-
-fn node_name(i: usize) -> String {
-    format!("node-{i}")
-}
-
-fn pod_name(i: usize) -> String {
-    format!("plain-{i}")
-}
-
-/// A node as clusters have them: labels, a taint of each kind.
-pub fn plain_node(i: usize) -> Value {
-    let name = node_name(i);
-    let mut taints = vec![json!({ "key": "dedicated", "value": "giants", "effect": "PreferNoSchedule" })];
-    // One in eight is reserved.
-    if i % 8 == 7 {
-        taints.push(json!({ "key": "reserved", "effect": "NoSchedule" }));
-    }
-    let amounts = json!({ "cpu": "32", "memory": "256Gi", "pods": "110" });
-    json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {
-            "name": name, "uid": name, "resourceVersion": "1",
-            "labels": {
-                HOSTNAME: name, "zone": (["a", "b", "c"][i % 3]), "kubernetes.io/arch": "amd64",
-                "kubernetes.io/os": "linux", "node.kubernetes.io/instance-type": "large", "cores": "32",
-                NUMBER: i.to_string(),
-            },
-        },
-        "spec": { "taints": taints },
-        "status": {
-            "capacity": amounts, "allocatable": amounts,
-            "images": [{ "names": ["app:latest"], "sizeBytes": 1 << 30 }],
-        },
-    })
-}
-
-/// The pod on node `i`: one of a stateful workload of ten, with a host port, in one of
-/// `namespaces`. Every giant can preempt it.
-pub fn plain_pod(i: usize, namespaces: usize) -> Value {
-    let name = pod_name(i);
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": name, "namespace": namespace_name(i / 10 % namespaces), "uid": name,
-            "resourceVersion": "1", "labels": { "app": format!("app-{}", i / 10), POD_NAME: name },
-        },
-        "spec": {
-            "schedulerName": "supercargo", "nodeName": format!("node-{i}"), "priority": -1,
-            "containers": [{
-                "name": "c", "image": "app", "resources": { "requests": { "cpu": "100m" } },
-                "ports": [{ "containerPort": 9100, "hostPort": 9100, "protocol": "TCP" }],
-            }],
-        },
-    })
-}
-
-/// The objects around giants: namespaces of a team, and the CSI drivers of nodes.
-pub fn objects(nodes: usize, namespaces: usize) -> impl Iterator<Item = Value> {
-    let namespaces = (0..namespaces).map(|i| {
-        let name = namespace_name(i);
-        let labels = json!({ "team": "blue", "kubernetes.io/metadata.name": name });
-        json!({
-            "apiVersion": "v1", "kind": "Namespace",
-            "metadata": { "name": name, "uid": name, "resourceVersion": "1", "labels": labels },
-        })
-    });
-    let csi_nodes = (0..nodes).map(|i| {
-        let name = format!("node-{i}");
-        json!({
-            "apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
-            "metadata": { "name": name, "uid": name, "resourceVersion": "1" },
-            "spec": { "drivers": [{
-                "name": "cinder.csi.openstack.org", "nodeID": name, "allocatable": { "count": 25 },
-            }] },
-        })
-    });
-    namespaces.chain(csi_nodes)
-}
-
-fn namespace_name(i: usize) -> String {
-    if i == 0 { "default".to_owned() } else { format!("namespace-{i}") }
 }

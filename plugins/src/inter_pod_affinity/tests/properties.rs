@@ -11,8 +11,8 @@ use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm, WeightedP
 use supercargo_framework::testing::{node, node_info, nodes, pod};
 use supercargo_framework::{LabelSelector, Labels, NodeInfo, NodeRecord, Status};
 
-use super::tests::{namespace, objects, selector};
-use super::*;
+use super::super::*;
+use super::{namespace, objects, selector};
 use crate::dry_run;
 use crate::testing::driver;
 

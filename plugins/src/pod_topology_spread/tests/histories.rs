@@ -5,9 +5,9 @@ use proptest::sample::select;
 use supercargo_framework::node::HOSTNAME;
 use supercargo_framework::objects::Object;
 
+use super::super::*;
 use super::properties::{any_incoming, any_node, any_pod};
-use super::tests::service;
-use super::*;
+use super::service;
 use crate::history::{Step, check, check_sensitivity, of_one_template, steps};
 use crate::testing::{driver, driver_with_args};
 

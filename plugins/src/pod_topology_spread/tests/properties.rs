@@ -13,8 +13,8 @@ use supercargo_framework::taint::first_untolerated;
 use supercargo_framework::testing::{node, node_info, nodes, pod};
 use supercargo_framework::{LabelSelector, NodeInfo, NodeRecord, Status, TaintEffect};
 
-use super::tests::{ZONE, hard, selector};
-use super::*;
+use super::super::*;
+use super::{ZONE, hard, selector};
 use crate::dry_run;
 use crate::testing::driver;
 

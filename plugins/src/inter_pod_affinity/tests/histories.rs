@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use supercargo_framework::objects::Object;
 
+use super::super::*;
+use super::namespace;
 use super::properties::{any_node, any_pod};
-use super::tests::namespace;
-use super::*;
 use crate::history::{Step, check, check_sensitivity, of_one_template, steps};
 use crate::testing::{driver, driver_with_args};
 
