@@ -2,8 +2,8 @@
 //! `what-if`, `resilience` and `empty`.
 //!
 //! A command reads the cluster once and decides in its process, so it works beside any scheduler.
-//! With `--leader` or `--server` it asks a running supercargo, whose [endpoint](endpoint) answers from a fork of
-//! its scheduler.
+//! With `--leader` or `--server` it asks a running supercargo, whose [endpoint](endpoint) answers
+//! from a fork of its scheduler.
 
 mod ask;
 mod empty;

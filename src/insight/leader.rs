@@ -1,8 +1,7 @@
 //! The running supercargo that leads, reached by kubectl.
 //!
-//! kubectl knows how to reach the cluster and who asks. It forwards a port to the leader's pod,
-//! and creates a token that only supercargo accepts: the leader never sees a credential of the
-//! person who asks.
+//! kubectl knows the cluster and its user. It forwards a port to the leader's pod, and creates a
+//! token that only supercargo accepts: the leader never sees the user's own credentials.
 
 use std::path::PathBuf;
 use std::process::Stdio;

@@ -35,8 +35,8 @@ pub(crate) trait Question: Args + Serialize + Send + Sync + 'static {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = None::<&str>)]
 pub(crate) struct View {
-    /// Namespace of pods. Defaults to the context's (`default` if a running supercargo answers; all for `pending`).
-    /// `resilience` and `empty` always consider all
+    /// Namespace of pods. Defaults to the context's (`default` if a running supercargo answers; all
+    /// for `pending`). `resilience` and `empty` always consider all
     #[arg(long, short, value_name = "NAME")]
     pub(super) namespace: Option<String>,
     /// Output format

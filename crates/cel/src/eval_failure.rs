@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-/// The work of one evaluation beside its cost: evaluated nodes, comparisons and copies. Upstream has
-/// no such limit; it is reached only by expressions with much that costs nothing, such as values
-/// that contain themselves many times over, which upstream would compare for hours.
+/// The work of one evaluation beside its cost: evaluated nodes, comparisons and copies. Upstream
+/// has no such limit; it is reached only by expressions with much that costs nothing, such as
+/// values that contain themselves many times over, which upstream would compare for hours.
 pub(crate) const MAX_STEPS: u64 = 20_000_000;
 
 /// Why there is no value.

@@ -5,9 +5,9 @@ use supercargo_framework::steps;
 /// The steps that the search for a pod's devices may still take, on all nodes together.
 ///
 /// Upstream has no such limit: there, a search ends with a node's time. A step is a device that the
-/// search looks at, a request that it begins, or a unit of a selector's work. Steps are counted as
-/// if no selector had been asked in an earlier attempt. So what an attempt may do does not depend on
-/// what is remembered.
+/// search looks at, a request that it begins, or a unit of a selector's work. Steps count as if no
+/// selector had been asked in an earlier attempt. So what an attempt may do does not depend on what
+/// is remembered.
 #[derive(Debug)]
 pub struct Budget {
     /// `None` is unlimited.
