@@ -17,13 +17,8 @@ pub(crate) fn evaluate(
     limit: u64,
     steps: Steps,
 ) -> (Outcome, u64, Steps) {
-    let mut evaluation = Evaluation {
-        device,
-        costs: Costs::new(limit, last),
-        steps,
-        frames: Vec::new(),
-        current: None,
-    };
+    let mut evaluation =
+        Evaluation { device, costs: Costs::new(limit, last), steps, frames: Vec::new(), current: None };
     let outcome = evaluation.exec(node);
     (outcome, evaluation.costs.total, evaluation.steps)
 }

@@ -233,8 +233,7 @@ impl Matches {
         let mut programs = |list: &[Arc<str>]| list.iter().map(|text| self.program(text)).collect();
         let (class, request) = (programs(&expressions.class), programs(&expressions.request));
         let selectors = Arc::new(Selectors { id: self.last_list, class, request, hides_sharing });
-        self.lists
-            .insert(expressions, List { selectors: Arc::clone(&selectors), used_at: self.clock });
+        self.lists.insert(expressions, List { selectors: Arc::clone(&selectors), used_at: self.clock });
         self.shrink(MAX_PROGRAM_BYTES);
         selectors
     }

@@ -5,6 +5,7 @@
     missing_docs,
     clippy::disallowed_macros,
     clippy::unwrap_used,
+    clippy::format_collect,
     clippy::format_push_string,
     clippy::wildcard_imports,
     clippy::default_trait_access,
@@ -43,7 +44,12 @@ fn demand(case: &Case, world: &mut World) -> Demand {
 }
 
 /// Asks about nodes `n0`, `n1` and so on until there is an error.
-fn attempt(case: &Case, world: &mut World, nodes: usize, budget: &mut Budget) -> (usize, Option<AllocateError>) {
+fn attempt(
+    case: &Case,
+    world: &mut World,
+    nodes: usize,
+    budget: &mut Budget,
+) -> (usize, Option<AllocateError>) {
     world.matches.begin_attempt();
     let demand = demand(case, world);
     for number in 0..nodes {
@@ -58,8 +64,7 @@ fn attempt(case: &Case, world: &mut World, nodes: usize, budget: &mut Budget) ->
 
 /// A cluster of these nodes with these devices on each, and claims.
 fn cluster(nodes: usize, devices: &str, claims: &str) -> (Case, World) {
-    let slices: String =
-        (0..nodes).map(|n| format!("slice s{n} a/p{n} n{n}\ndev {devices}\n")).collect();
+    let slices: String = (0..nodes).map(|n| format!("slice s{n} a/p{n} n{n}\ndev {devices}\n")).collect();
     let case = read(&format!("{slices}{claims}"));
     let world = case.world();
     (case, world)
@@ -80,7 +85,8 @@ fn a_hostile_selector_ends_the_attempt_and_is_named() {
     let (asked, error) = attempt(&case, &mut world, 100, &mut budget);
     let error = error.unwrap().to_string();
     assert!(asked < 5 && world.matches.evaluations() < 20, "{asked} nodes");
-    let expected = "the limit of the attempt is exceeded at claim default/x: selector #0 on device a.example.com/p0/d";
+    let expected =
+        "the limit of the attempt is exceeded at claim default/x: selector #0 on device a.example.com/p0/d";
     assert!(error.starts_with(expected), "{error}");
     assert!(budget.is_exhausted());
 }

@@ -114,7 +114,9 @@ fn allocated_devices_are_taken_until_they_are_free_again() {
     let mut given = Vec::new();
     let allocate = |world: &mut World| {
         let cluster = Cluster { inventory: &world.inventory, allocated: &world.allocated };
-        let found = demand.allocate(cluster, &node, &mut world.matches, &mut Budget::unlimited(), &mut || None).unwrap()?;
+        let found = demand
+            .allocate(cluster, &node, &mut world.matches, &mut Budget::unlimited(), &mut || None)
+            .unwrap()?;
         let claim = found.into_claims(&demand, "n0", &mut || "share".into()).remove(0);
         world.allocated.add(&claim.results, true);
         Some(claim)

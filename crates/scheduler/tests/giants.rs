@@ -14,7 +14,9 @@ use supercargo_framework::testing::pod;
 use supercargo_framework::{
     Context, CycleState, Features, NodeInfo, NodeRecord, Now, Plugin, PodInfo, Status, Timestamp, steps,
 };
-use supercargo_scheduler::{Effect, Input, NoCalls, Notification, Options, PluginLists, ProfileSpec, Scheduler};
+use supercargo_scheduler::{
+    Effect, Input, NoCalls, Notification, Options, PluginLists, ProfileSpec, Scheduler,
+};
 
 /// The count of steps is that of the process, so one test runs at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use supercargo_devices::{
-    AllocateError, AllocatedState, Allocation, Budget, ClassCounter, Cluster, Demand, Features, Inventory, Matches,
-    Reach,
+    AllocateError, AllocatedState, Allocation, Budget, ClassCounter, Cluster, Demand, Features, Inventory,
+    Matches, Reach,
 };
 use supercargo_framework::objects::{
     AllocationResult, DeviceClass, Object, ObjectBody as _, Objects, ResourceClaim, Revision, resources,

@@ -94,10 +94,8 @@ impl Hostile {
 
     /// A pod `default/<name>` with the claims.
     pub fn pod(self, name: &str) -> PodInfo {
-        let claims = (0..self.requests().len()).map(|i| PodClaim {
-            name: key(i).into(),
-            source: PodClaimSource::Claim(key(i).into()),
-        });
+        let claims = (0..self.requests().len())
+            .map(|i| PodClaim { name: key(i).into(), source: PodClaimSource::Claim(key(i).into()) });
         let rare = RareSpec { resource_claims: claims.collect(), ..RareSpec::default() };
         pod(name).with_spec(|spec| spec.rare = Some(Box::new(rare))).build()
     }
@@ -113,8 +111,7 @@ impl Hostile {
             Self::Selector => {
                 let list = |length: usize| format!("{:?}", (0..length).collect::<Vec<_>>());
                 let (many, few) = (list(99), list(4));
-                let selector =
-                    format!("!({many}.all(a, {many}.all(b, {few}.all(c, a + b + c >= 0))))");
+                let selector = format!("!({many}.all(a, {many}.all(b, {few}.all(c, a + b + c >= 0))))");
                 vec![request(1, Some(selector.into()))]
             }
             Self::Pair => vec![request(8, None), request(9, None)],
