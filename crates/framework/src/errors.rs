@@ -2,7 +2,7 @@
 //! can write a hundred thousand.
 
 /// The most errors that a text lists.
-pub const MOST: usize = 16;
+pub const MOST: usize = 64;
 
 /// The most letters of a value that an error repeats.
 const MOST_LETTERS: usize = 256;
@@ -62,7 +62,7 @@ mod tests {
         let all = |count: usize| (0..count).map(|i| i.to_string());
         assert!(!aggregate(all(MOST)).unwrap().contains("more"));
         let text = aggregate(all(1000)).unwrap();
-        assert!(text.ends_with(" 15, more errors are not listed]"), "{text}");
+        assert!(text.ends_with(" 63, more errors are not listed]"), "{text}");
         assert_eq!(quoted("a\"b"), r#""a\"b""#);
         assert_eq!(quoted(&"ä".repeat(1000)).chars().count(), MOST_LETTERS + 5);
     }

@@ -27,6 +27,7 @@ const NODES: &str = "/api/v1/nodes";
 const NAMESPACE: &str = "/api/v1/namespaces/default";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+const ZONES: [&str; 3] = ["zone-0", "zone-1", "zone-2"];
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
@@ -166,7 +167,8 @@ impl Workload {
         }
         self.lonely = Some(self.add_lonely().await);
         let claim = self.name("claim");
-        self.add_claim(&claim, "urgent").await;
+        // In one zone, all nodes may be full of pods as important.
+        self.add_claim(&claim, "urgent", &ZONES).await;
         let mut paths = self.add_pods_that_fit(count).await;
         paths.push(format!("{PODS}/{claim}"));
         paths.push(self.add_device_probe().await);
@@ -255,7 +257,8 @@ impl Workload {
             50..58 => self.add_job().await,
             58..63 => {
                 let name = self.name("claim");
-                self.add_claim(&name, "").await;
+                let zone = ZONES[self.random.usize(..ZONES.len())];
+                self.add_claim(&name, "", &[zone]).await;
             }
             63..66 => self.add_budget().await,
             66..80 => self.delete_oldest().await,
@@ -323,9 +326,8 @@ impl Workload {
         self.add(JOBS, job(&name, count, json!({ "restartPolicy": "Never" }))).await;
     }
 
-    /// A pod with a claim for a local volume, which its scheduler chooses.
-    async fn add_claim(&mut self, name: &str, priority: &str) {
-        let zone = format!("zone-{}", self.random.u64(..3));
+    /// A pod with a claim for a volume in these zones, which its scheduler chooses.
+    async fn add_claim(&mut self, name: &str, priority: &str, zones: &[&str]) {
         let size = json!({ "storage": "1Gi" });
         let volume = json!({
             "metadata": { "name": name },
@@ -333,7 +335,7 @@ impl Workload {
                 "storageClassName": "delayed", "capacity": size, "accessModes": ["ReadWriteOnce"],
                 "local": { "path": "/disk" },
                 "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [
-                    { "key": ZONE, "operator": "In", "values": [zone] },
+                    { "key": ZONE, "operator": "In", "values": zones },
                 ] }] } },
             },
         });
@@ -395,7 +397,7 @@ impl Workload {
         let node = json!({
             "metadata": {
                 "name": name,
-                "labels": { HOSTNAME: name, ZONE: format!("zone-{}", index % 3) },
+                "labels": { HOSTNAME: name, ZONE: ZONES[index as usize % ZONES.len()] },
                 "annotations": self.devices(index),
             },
             "status": { "capacity": amounts, "allocatable": amounts },
@@ -414,7 +416,7 @@ impl Workload {
         let list = NodeList::ALL[self.random.usize(..NodeList::ALL.len())];
         let name = format!("node-{index}");
         let mut node = new(list.node(&name, GIANT));
-        node["metadata"]["labels"][ZONE] = json!(format!("zone-{}", index % 3));
+        node["metadata"]["labels"][ZONE] = json!(ZONES[index as usize % ZONES.len()]);
         node["metadata"]["annotations"] = self.devices(index);
         for amounts in ["capacity", "allocatable"] {
             for (what, amount) in AMOUNTS {
