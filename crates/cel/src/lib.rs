@@ -86,6 +86,9 @@ pub const COST_LIMIT: u64 = 1_000_000;
 /// The longest expression, in bytes. Same as upstream's `CELSelectorExpressionMaxLength`.
 pub const MAX_LENGTH: usize = 10 * 1024;
 
+/// The steps that an evaluation may take in any case: more than most with [`COST_LIMIT`].
+const STEPS_OF_ONE: u64 = 5_000_000;
+
 /// The size of a node with its share of lists, names and values.
 const NODE_BYTES: usize = 160;
 
@@ -138,17 +141,17 @@ impl Program {
     }
 
     /// As [`matches`](Self::matches), with a limit of the work for several evaluations; `None` if
-    /// it ends this one. Work takes time, and costs are a part of it.
+    /// it ends this one. Work takes time, and costs are a part of it. An evaluation that begins may
+    /// exceed the limit a little, so that one at upstream's cost limit says so.
     pub fn matches_within(&self, device: &Device, work: &mut u64) -> Option<Result<bool, EvalError>> {
         if *work == 0 {
             return None;
         }
-        let most = MAX_STEPS.min(*work);
+        let most = MAX_STEPS.min((*work).max(STEPS_OF_ONE));
         let (outcome, cost, steps) =
             eval::evaluate(&self.node, self.last, &device.0, COST_LIMIT, Steps::new(most));
         *work = work.saturating_sub(cost).saturating_sub(most - steps.left());
         if steps.ran_out && most < MAX_STEPS {
-            *work = 0;
             return None;
         }
         Some(to_bool(outcome))

@@ -309,7 +309,7 @@ impl Matches {
             let matched = answer.matched();
             if matched != Matched::Unknown && !answer.is_charged() {
                 row.answers[device].0 |= Answer::IS_CHARGED;
-                if !budget.take(answer.work()) {
+                if !budget.take(answer.work()) && matched != Matched::Error {
                     let is_of_class = selectors.request.is_empty();
                     return Err(SelectorError {
                         is_of_class,
@@ -395,8 +395,11 @@ impl Matches {
                     let mut left = most;
                     let matches = program.matches_within(seen, &mut left);
                     *work += most - left;
-                    let goes_on = budget.take(most - left);
-                    matches.filter(|_| goes_on).ok_or_else(|| wrong(SelectorFailure::Exhausted))?
+                    budget.take(most - left);
+                    // An error of upstream's comes first.
+                    let is_over = |matches: &Result<bool, _>| budget.is_exhausted() && matches.is_ok();
+                    let matches = matches.filter(|matches| !is_over(matches));
+                    matches.ok_or_else(|| wrong(SelectorFailure::Exhausted))?
                 }
                 Err(error) => Err(error.clone()),
             };
