@@ -142,7 +142,7 @@ impl Program {
 
     /// As [`matches`](Self::matches), with a limit of the work for several evaluations; `None` if
     /// it ends this one. Work takes time, and costs are a part of it. An evaluation that begins may
-    /// exceed the limit a little, so that one at upstream's cost limit says so.
+    /// exceed the limit a little, so that one at upstream's cost limit fails as there.
     pub fn matches_within(&self, device: &Device, work: &mut u64) -> Option<Result<bool, EvalError>> {
         if *work == 0 {
             return None;
