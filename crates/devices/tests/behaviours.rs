@@ -3,28 +3,19 @@
 //!
 //! `SUPERCARGO_DEVICES_RECORD=1` prints the file with the answers of this crate.
 #![allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
     clippy::disallowed_macros,
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::print_stderr,
-    clippy::wildcard_imports,
-    clippy::format_push_string,
-    clippy::default_trait_access,
-    clippy::match_same_arms,
-    clippy::needless_for_each,
-    clippy::new_without_default
+    clippy::wildcard_imports
 )] // a test may read its environment and report
 
-#[path = "upstream/case.rs"]
-mod case;
-#[path = "upstream/notation.rs"]
-mod notation;
+#[path = "upstream/shared.rs"]
+mod shared;
 
 use anyhow::Result;
-use case::{Outcome, normalize};
+use shared::case::{Outcome, normalize};
+use shared::notation;
 use supercargo_controlplane::Oracle;
 
 const BEHAVIOURS: &str = include_str!("upstream/behaviours.txt");

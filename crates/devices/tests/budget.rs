@@ -1,46 +1,17 @@
 //! What limits the work of an attempt, and the memory of selectors.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    clippy::disallowed_macros,
-    clippy::unwrap_used,
-    clippy::format_push_string,
-    clippy::wildcard_imports,
-    clippy::default_trait_access,
-    clippy::match_same_arms,
-    clippy::needless_for_each,
-    clippy::new_without_default
-)] // a test shares its generator with others
+#![allow(clippy::unwrap_used, clippy::wildcard_imports, clippy::default_trait_access)] // all of it is for tests
 
-#[path = "upstream/case.rs"]
-mod case;
-#[path = "upstream/generate.rs"]
-mod generate;
-#[path = "upstream/notation.rs"]
-mod notation;
+#[path = "upstream/shared.rs"]
+mod shared;
 
 use std::sync::Arc;
 
 use case::{Case, World, object};
-use generate::Generator;
+use shared::generate::Generator;
+use shared::{case, notation};
 use supercargo_devices::{AllocateError, Budget, Cluster, Demand};
 use supercargo_framework::NodeRecord;
 use supercargo_framework::objects::*;
-
-fn read(text: &str) -> Case {
-    notation::read(&format!("\ncase x\n{text}")).remove(0).case
-}
-
-fn demand(case: &Case, world: &mut World) -> Demand {
-    let claims: Vec<_> = case
-        .claims
-        .iter()
-        .map(|(name, claim)| object(&format!("default/{name}"), Body::ResourceClaim(claim.clone())))
-        .collect();
-    let class = object("c", Body::DeviceClass(DeviceClass::default()));
-    Demand::new(case.features, &claims, |_| Some(class.clone()), &mut world.matches)
-}
 
 /// Asks about nodes `n0`, `n1` and so on until there is an error.
 fn attempt(
@@ -50,7 +21,7 @@ fn attempt(
     budget: &mut Budget,
 ) -> (usize, Option<AllocateError>) {
     world.matches.begin_attempt();
-    let demand = demand(case, world);
+    let demand = case.demand(&mut world.matches);
     for number in 0..nodes {
         let node = NodeRecord { name: format!("n{number}").into(), ..NodeRecord::default() };
         let cluster = Cluster { inventory: &world.inventory, allocated: &world.allocated };
@@ -65,7 +36,7 @@ fn attempt(
 fn cluster(nodes: usize, devices: &str, claims: &str) -> (Case, World) {
     let slices: String =
         (0..nodes).map(|n| format!("slice s{n} a/p{n} n{n}\ndev {devices}\n")).collect::<Vec<_>>().concat();
-    let case = read(&format!("{slices}{claims}"));
+    let case = notation::read_one(&format!("{slices}{claims}"));
     let world = case.world();
     (case, world)
 }

@@ -1,27 +1,12 @@
 //! State that follows changes answers as state that is made anew: nothing stale is kept.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    clippy::disallowed_macros,
-    clippy::unwrap_used,
-    clippy::format_push_string,
-    clippy::wildcard_imports,
-    clippy::default_trait_access,
-    clippy::match_same_arms,
-    clippy::needless_for_each,
-    clippy::new_without_default
-)] // a test shares its generator with others
+#![allow(clippy::unwrap_used, clippy::wildcard_imports, clippy::default_trait_access)] // all of it is for tests
 
-#[path = "upstream/case.rs"]
-mod case;
-#[path = "upstream/generate.rs"]
-mod generate;
-#[path = "upstream/notation.rs"]
-mod notation;
+#[path = "upstream/shared.rs"]
+mod shared;
 
 use case::{Case, World, object};
-use generate::Generator;
+use shared::generate::Generator;
+use shared::{case, notation};
 use supercargo_devices::{Budget, Cluster, Demand, Features};
 use supercargo_framework::NodeRecord;
 use supercargo_framework::objects::*;
@@ -51,7 +36,9 @@ fn follow(world: &mut World, from: &Case, to: &Case, rng: &mut fastrand::Rng) {
     let is_sharing = from.features.consumable_capacity;
     steps.push(Box::new(move |world| world.allocated.remove(&from.allocated, is_sharing)));
     rng.shuffle(&mut steps);
-    steps.iter().for_each(|step| step(world));
+    for step in &steps {
+        step(world);
+    }
     world.allocated.add(&to.allocated, is_sharing);
 }
 
@@ -134,7 +121,7 @@ fn allocated_devices_are_taken_until_they_are_free_again() {
 #[test]
 fn replaced_rule_frees_the_device_that_it_had_tainted() {
     let text = "slice s a/p n0\ndev d1-2\nrule k:NoSchedule device=d1\nclass c\nclaim x\nrequest r c";
-    let case = notation::read(&format!("\ncase x\n{text}")).remove(0).case;
+    let case = notation::read_one(text);
     let mut world = case.world();
     let found = |world: &mut World| notation::write(&case.ask(world).unwrap()[0]);
     assert_eq!(found(&mut world), "r=a/p/d2 @metadata.name=n0");

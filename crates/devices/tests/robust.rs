@@ -1,50 +1,29 @@
 //! Objects that the API server would not admit, and long searches: no panic, and bounded time and
 //! stack.
 #![allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    clippy::disallowed_methods,
-    clippy::disallowed_macros,
-    clippy::disallowed_types,
     clippy::unwrap_used,
-    clippy::format_push_string,
     clippy::wildcard_imports,
     clippy::default_trait_access,
-    clippy::match_same_arms,
-    clippy::needless_for_each,
-    clippy::new_without_default
-)] // a test shares its generator with others, and chooses a small stack
+    clippy::disallowed_types,
+    clippy::disallowed_methods
+)] // a test chooses a small stack
 
-#[path = "upstream/case.rs"]
-mod case;
-#[path = "upstream/generate.rs"]
-mod generate;
-#[path = "upstream/notation.rs"]
-mod notation;
+#[path = "upstream/shared.rs"]
+mod shared;
 
 use std::sync::Arc;
 
-use case::{Case, object};
-use generate::Generator;
-use supercargo_devices::{AllocateError, Budget, Cluster, Demand};
+use case::Case;
+use shared::generate::Generator;
+use shared::{case, notation};
+use supercargo_devices::{AllocateError, Budget, Cluster};
 use supercargo_framework::NodeRecord;
 use supercargo_framework::objects::*;
-
-fn read(text: &str) -> Case {
-    notation::read(&format!("\ncase x\n{text}")).remove(0).case
-}
 
 /// The answer about `n0`, and the number of steps, at most `most`.
 fn allocate(case: &Case, most: u64) -> (Result<bool, AllocateError>, u64) {
     let mut world = case.world();
-    let claims: Vec<_> = case
-        .claims
-        .iter()
-        .map(|(name, claim)| object(&format!("default/{name}"), Body::ResourceClaim(claim.clone())))
-        .collect();
-    let class = object("c", Body::DeviceClass(DeviceClass::default()));
-    let demand = Demand::new(case.features, &claims, |_| Some(class.clone()), &mut world.matches);
+    let demand = case.demand(&mut world.matches);
     let node = NodeRecord { name: "n0".into(), ..NodeRecord::default() };
     let cluster = Cluster { inventory: &world.inventory, allocated: &world.allocated };
     let mut steps = 0;
@@ -57,7 +36,7 @@ fn allocate(case: &Case, most: u64) -> (Result<bool, AllocateError>, u64) {
 
 #[test]
 fn requests_without_a_known_form_are_refused() {
-    let mut case = read("slice s a/p n0\ndev d1\nclaim x\nrequest r c");
+    let mut case = notation::read_one("slice s a/p n0\ndev d1\nclaim x\nrequest r c");
     for choice in [RequestChoice::Unknown, RequestChoice::FirstAvailable(Box::default())] {
         case.claims[0].1.requests[0].choice = choice;
         let error = allocate(&case, 10).0.unwrap_err();
@@ -68,7 +47,7 @@ fn requests_without_a_known_form_are_refused() {
 
 #[test]
 fn interrupt_ends_an_exponential_search() {
-    let case = read("slice s a/p n0\ndev d1-30\nclaim x\nrequest r c 15\nrequest o c 16");
+    let case = notation::read_one("slice s a/p n0\ndev d1-30\nclaim x\nrequest r c 15\nrequest o c 16");
     let (found, steps) = allocate(&case, 10_000);
     assert_eq!(found.unwrap_err().to_string(), "filter operation aborted: context deadline exceeded");
     assert_eq!(steps, 10_001);
@@ -76,8 +55,8 @@ fn interrupt_ends_an_exponential_search() {
 
 #[test]
 fn many_claims_need_little_stack() {
-    let mut case = read("slice s a/p n0\ndev d1 shared");
-    let claim = read("claim x\nrequest r c").claims.remove(0).1;
+    let mut case = notation::read_one("slice s a/p n0\ndev d1 shared");
+    let claim = notation::read_one("claim x\nrequest r c").claims.remove(0).1;
     case.claims = (0..10_000).map(|number| (format!("x{number}"), claim.clone())).collect();
     let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(move || allocate(&case, u64::MAX));
     let (found, steps) = thread.unwrap().join().unwrap();

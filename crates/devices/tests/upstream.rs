@@ -23,10 +23,8 @@
     clippy::match_same_arms
 )] // a test may read its environment and report
 
-#[path = "upstream/case.rs"]
-mod case;
-#[path = "upstream/generate.rs"]
-mod generate;
+#[path = "upstream/shared.rs"]
+mod shared;
 #[path = "upstream/shrink.rs"]
 mod shrink;
 
@@ -37,7 +35,8 @@ use serde::Deserialize;
 use supercargo_controlplane::Oracle;
 
 use case::{Case, Outcome, normalize};
-use generate::Generator;
+use shared::case;
+use shared::generate::Generator;
 
 /// The number of cases without `SUPERCARGO_DEVICES_CASES`.
 const CASES: u64 = 3_000;

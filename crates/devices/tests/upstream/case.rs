@@ -96,14 +96,23 @@ impl Case {
         self.ask_within(world, Budget::unlimited)
     }
 
+    fn claim_objects(&self) -> Vec<Arc<Object>> {
+        let object = |(name, claim): &(_, ResourceClaim)| {
+            object(&format!("default/{name}"), Body::ResourceClaim(claim.clone()))
+        };
+        self.claims.iter().map(object).collect()
+    }
+
+    /// What the claims ask for, if every class has every device.
+    pub fn demand(&self, matches: &mut Matches) -> Demand {
+        let class = object("c", Body::DeviceClass(DeviceClass::default()));
+        Demand::new(self.features, &self.claim_objects(), |_| Some(class.clone()), matches)
+    }
+
     /// As [`Self::ask`], with a budget for each node.
     pub fn ask_within(&self, world: &mut World, budget: fn() -> Budget) -> Option<Vec<Outcome>> {
         let World { inventory, allocated, matches } = world;
-        let claims: Vec<_> = self
-            .claims
-            .iter()
-            .map(|(name, claim)| object(&format!("default/{name}"), Body::ResourceClaim(claim.clone())))
-            .collect();
+        let claims = self.claim_objects();
         let classes: BTreeMap<_, _> = self
             .classes
             .iter()

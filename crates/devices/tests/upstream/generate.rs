@@ -8,7 +8,7 @@ use supercargo_framework::TaintEffect;
 use supercargo_framework::affinity::{NodeSelectorTerm, RawRequirement};
 use supercargo_framework::objects::*;
 
-use crate::case::{Case, toleration_json};
+use super::case::{Case, toleration_json};
 
 const DRIVERS: [&str; 2] = ["a.example.com", "b.example.com"];
 const NODES: [(&str, &str); 2] = [("n0", "east"), ("n1", "west")];

@@ -9,7 +9,7 @@ use supercargo_framework::TaintEffect;
 use supercargo_framework::affinity::{NodeSelectorTerm, RawRequirement};
 use supercargo_framework::objects::*;
 
-use crate::case::{Case, Outcome, toleration_json};
+use super::case::{Case, Outcome, toleration_json};
 
 /// A case with its name and what is expected on the node `n0`.
 pub struct Behaviour {
@@ -18,6 +18,11 @@ pub struct Behaviour {
     pub expected: String,
     /// Of upstream's search.
     pub steps: Option<u64>,
+}
+
+/// The only case of a text, without its first line.
+pub fn read_one(text: &str) -> Case {
+    read(&format!("\ncase x\n{text}")).remove(0).case
 }
 
 /// Reads all cases.
