@@ -278,7 +278,7 @@ impl SelectorSet {
     /// Visits the selectors, ascending, that match these labels but not [by
     /// default](Self::by_default), with `true`; and those that match by default but not these
     /// labels, with `false`.
-    pub fn differences(&self, Touched(touched): &Touched, mut visit: impl FnMut(usize, bool)) {
+    fn differences(&self, Touched(touched): &Touched, mut visit: impl FnMut(usize, bool)) {
         for (selector, met) in self.met(touched) {
             if let Some(matches) = self.change(selector, 0, met) {
                 visit(selector as usize, matches);
@@ -286,9 +286,9 @@ impl SelectorSet {
         }
     }
 
-    /// Adds up the selectors that match these labels: begins with those that match [by
-    /// default](Self::by_default), and calls `change` for each difference, as
-    /// [`differences`](Self::differences) does. Results for one `key` must be interchangeable.
+    /// Adds up the selectors that match these labels. Begins with those that match [by
+    /// default](Self::by_default). `change` adds a selector that matches beside them (`true`), or
+    /// takes one away (`false`). Results for one `key` must be interchangeable.
     pub fn fold<K: Clone + Ord, V: Clone>(
         &self,
         (folds, key): (&Folds<K, V>, K),
@@ -332,23 +332,6 @@ impl SelectorSet {
         let touched = self.touched(labels.texts());
         let count = |count: &mut usize, _, matches| *count = if matches { *count + 1 } else { *count - 1 };
         self.fold((&self.matching, ()), &touched, self.by_default.len(), count) > 0
-    }
-
-    /// Visits the selectors that match these labels, ascending.
-    pub fn matching(&self, touched: &Touched, mut visit: impl FnMut(usize)) {
-        let mut by_default = self.by_default().peekable();
-        steps::add(self.by_default.len());
-        self.differences(touched, |selector, matches| {
-            while let Some(earlier) = by_default.next_if(|other| *other < selector) {
-                visit(earlier);
-            }
-            if matches {
-                visit(selector);
-            } else {
-                by_default.next();
-            }
-        });
-        by_default.for_each(visit);
     }
 }
 
@@ -517,9 +500,12 @@ mod tests {
                 };
                 (0..selectors.len()).filter(|place| matches(&selectors[*place])).collect()
             };
-            let mut found = Vec::new();
             let touched = set.touched(labels.texts());
-            set.matching(&touched, |selector| found.push(selector));
+            let mut found: Vec<_> = set.by_default().collect();
+            set.differences(&touched, |selector, matches| {
+                if matches { found.push(selector) } else { found.retain(|other| *other != selector) }
+            });
+            found.sort_unstable();
             prop_assert_eq!(&found, &matching(&labels));
             let by_default = matching(&Labels::default());
             prop_assert_eq!(set.by_default().collect::<Vec<_>>(), by_default.clone());

@@ -7,7 +7,7 @@ use regex::Regex;
 use super::Binding;
 use super::code::Code;
 use super::text::text;
-use crate::eval_failure::EvalFailure;
+use crate::eval_failure::{EvalFailure, Steps};
 use crate::go_regex;
 use crate::value::{Outcome, Value};
 
@@ -19,22 +19,17 @@ pub(super) fn single(name: &str) -> Option<(fn(&Value) -> bool, Code)> {
     let is_text: fn(&Value) -> bool = |value| matches!(value, Value::String(_));
     (name == "matches").then_some((is_text, |args, steps| {
         let Value::String(pattern) = &args[1] else { return Err(EvalFailure::no_such_overload()) };
-        steps.take(compile_steps(pattern))?;
-        let regex = compile(pattern)?;
+        let regex = compile_in(pattern, steps)?;
         Ok(Value::Bool(regex.is_match(text(&args[0]))))
     }))
 }
 
 pub(super) fn code(overload: &str) -> Option<Code> {
     Some(match overload {
-        "string_find_string" => |args, steps| {
-            steps.take(compile_steps(text(&args[1])))?;
-            Ok(find(&illegal(text(&args[1]))?, text(&args[0])))
-        },
-        "string_find_all_string" | "string_find_all_string_int" => |args, steps| {
-            steps.take(compile_steps(text(&args[1])))?;
-            find_all(&illegal(text(&args[1]))?, text(&args[0]), args.get(2))
-        },
+        "string_find_string" => |args, steps| Ok(find(&illegal(text(&args[1]), steps)?, text(&args[0]))),
+        "string_find_all_string" | "string_find_all_string_int" => {
+            |args, steps| find_all(&illegal(text(&args[1]), steps)?, text(&args[0]), args.get(2))
+        }
         _ => return None,
     })
 }
@@ -62,6 +57,12 @@ pub(crate) fn pattern_bytes(pattern: &str) -> usize {
     2_048 + (32 * most_states(pattern)).min(2 * go_regex::MAX_SIZE)
 }
 
+/// Compiles during an evaluation.
+fn compile_in(pattern: &str, steps: &mut Steps) -> Result<Regex, EvalFailure> {
+    steps.take(compile_steps(pattern))?;
+    compile(pattern)
+}
+
 fn compile(pattern: &str) -> Result<Regex, EvalFailure> {
     go_regex::compile(pattern).map_err(|error| match error {
         go_regex::RegexError::Invalid(message) => EvalFailure::error(message),
@@ -69,8 +70,8 @@ fn compile(pattern: &str) -> Result<Regex, EvalFailure> {
     })
 }
 
-fn illegal(pattern: &str) -> Result<Regex, EvalFailure> {
-    compile(pattern).map_err(|fault| match fault {
+fn illegal(pattern: &str, steps: &mut Steps) -> Result<Regex, EvalFailure> {
+    compile_in(pattern, steps).map_err(|fault| match fault {
         EvalFailure::Error(message) => EvalFailure::error(format!("Illegal regex: {message}")),
         halt @ EvalFailure::Halt(_) => halt,
     })
