@@ -9,6 +9,7 @@ use supercargo_framework::quantity::QuantityError;
 use thiserror::Error;
 
 use super::json::{Obj, Str};
+use super::json_path;
 use super::metadata::Metadata;
 use super::proto::{ProtoError, ProtoMessage, merge, message, read};
 
@@ -77,25 +78,22 @@ impl FieldError {
 }
 
 /// Parses a JSON document. Only a failure pays for locating the field and identifying the object.
-pub(super) fn parse<'de, T: Deserialize<'de>>(kind: &str, document: &'de [u8]) -> Result<T, WireError> {
-    // Validating UTF-8 once is cheaper than for each string.
-    let parsed = match std::str::from_utf8(document) {
-        Ok(text) => serde_json::from_str(text),
-        // Invalid UTF-8 in a skipped field is harmless.
-        Err(_) => serde_json::from_slice(document),
-    };
-    parsed.map_err(|error| {
-        let mut json = serde_json::Deserializer::from_slice(document);
-        let error = match serde_path_to_error::deserialize::<_, T>(&mut json) {
-            Err(located) => {
-                FieldError::new(located.path().clone(), DecodeErrorKind::Json(located.into_inner()))
-            }
-            // The object itself is valid; text follows it.
-            Ok(_) => FieldError::new(".", DecodeErrorKind::Json(error)),
-        };
+pub(super) fn parse<'de, T: Deserialize<'de>>(kind: &str, document: &'de str) -> Result<T, WireError> {
+    serde_json::from_str(document).map_err(|error| {
+        let field = json_path::last_field(read_before(document, &error));
         let (namespace, name) = Identity::read(document);
-        error.in_object(kind, &namespace, &name)
+        FieldError::new(field, DecodeErrorKind::Json(error)).in_object(kind, &namespace, &name)
     })
+}
+
+/// The part of a document that was read when an error occurred.
+pub(super) fn read_before<'a>(document: &'a str, error: &serde_json::Error) -> &'a str {
+    let line =
+        document.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
+    let end = document.floor_char_boundary(line + error.column());
+    // The parser does not read the bracket of a value of the wrong type.
+    let bracket = document[end..].starts_with(['{', '[']);
+    &document[..end + usize::from(bracket)]
 }
 
 /// Parses a protobuf message. Errors name the whole message.
@@ -131,9 +129,9 @@ struct Identity {
 }
 
 impl Identity {
-    fn read(document: &[u8]) -> (String, String) {
+    fn read(document: &str) -> (String, String) {
         let mut found = Self::default();
-        let mut json = serde_json::Deserializer::from_slice(document);
+        let mut json = serde_json::Deserializer::from_str(document);
         // Ignore the error: the names before it are read.
         let _ = Search { found: &mut found, in_metadata: false }.deserialize(&mut json);
         (found.namespace, found.name)

@@ -10,7 +10,7 @@
 //! | `metadata`, `selector`, `volume_source` | parts that several kinds share |
 //! | `intern`, `interners` | shared copies of equal values |
 //! | `raw` | whole objects, for extenders and unknown kinds |
-//! | `error` | errors that name object and field |
+//! | `error`, `json_path` | errors that name object and field |
 //! | [`payload`] | encodes objects for requests |
 //!
 //! A typed pod takes tens of kilobytes, and most of it never matters to scheduling. So objects are
@@ -19,7 +19,8 @@
 //! of one template are stored once.
 //!
 //! Reading is as lenient as the API: unknown fields are skipped, `null` means absent, and
-//! enumerations have a variant for unknown values. Anything that would make a record wrong (an
+//! enumerations have a variant for unknown values. As in Go, bytes of JSON that are not UTF-8 are
+//! read as U+FFFD. Anything that would make a record wrong (an
 //! invalid quantity, a field of another type, a missing name) is a [`WireError`] that names the
 //! object and the field.
 
@@ -27,6 +28,7 @@ mod error;
 mod intern;
 mod interners;
 mod json;
+mod json_path;
 mod kind;
 mod metadata;
 mod node;

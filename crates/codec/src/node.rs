@@ -56,6 +56,7 @@ impl NodeKind {
 
     /// Decodes a node in JSON.
     pub fn decode(&self, json: &[u8]) -> Result<NodeRecord, WireError> {
+        let json = &String::from_utf8_lossy(json);
         let node: Obj<_> = parse("node", json)?;
         let mut record = self.record(&node)?;
         if self.keeps_raw {

@@ -40,7 +40,7 @@ pub struct ObjectKind {
     shared: Mutex<Interners>,
 }
 
-type Decode = fn(&ObjectKind, &[u8]) -> Result<Object, WireError>;
+type Decode = fn(&ObjectKind, &str) -> Result<Object, WireError>;
 
 impl ObjectKind {
     /// The built-in kind of this name.
@@ -66,7 +66,7 @@ impl ObjectKind {
 
     /// Decodes an object in JSON.
     pub fn decode(&self, json: &[u8]) -> Result<Object, WireError> {
-        (self.decode)(self, json)
+        (self.decode)(self, &String::from_utf8_lossy(json))
     }
 
     /// The number of interned values.
@@ -79,7 +79,7 @@ impl ObjectKind {
         self.shared.lock().sweep();
     }
 
-    fn read<'a, T: Document<'a>>(&self, json: &'a [u8]) -> Result<Object, WireError> {
+    fn read<'a, T: Document<'a>>(&self, json: &'a str) -> Result<Object, WireError> {
         let document: Obj<T> = parse(&self.resource, json)?;
         let raw = if T::KEEPS_RAW { Some(self.raw(json, T::TYPE)?) } else { None };
         let metadata = document.metadata();
@@ -89,7 +89,7 @@ impl ObjectKind {
 
     /// The whole object. Sets its type if `api_type` is given: items of a list lack it, but writes
     /// need it.
-    fn raw(&self, json: &[u8], api_type: Option<(&str, &str)>) -> Result<Arc<Value>, WireError> {
+    fn raw(&self, json: &str, api_type: Option<(&str, &str)>) -> Result<Arc<Value>, WireError> {
         let mut whole = whole(&self.resource, json)?;
         if let Some((api_version, kind)) = api_type {
             whole.insert("apiVersion".into(), api_version.into());

@@ -69,6 +69,7 @@ impl PodKind {
 
     /// Decodes a pod in JSON.
     pub fn decode(&self, json: &[u8]) -> Result<PodInfo, WireError> {
+        let json = &String::from_utf8_lossy(json);
         let pod: Obj<_> = parse("pod", json)?;
         let mut record = self.record(&pod)?;
         if self.keeps_raw {

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::error::{DecodeErrorKind, FieldError, WireError};
 
 /// The document without `managedFields`, which can be larger than the rest.
-pub(super) fn whole(kind: &str, json: &[u8]) -> Result<Map<String, Value>, WireError> {
-    let mut object: Map<String, Value> = serde_json::from_slice(json)
+pub(super) fn whole(kind: &str, json: &str) -> Result<Map<String, Value>, WireError> {
+    let mut object: Map<String, Value> = serde_json::from_str(json)
         .map_err(|error| FieldError::new(".", DecodeErrorKind::Json(error)).in_object(kind, "", ""))?;
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
@@ -17,7 +17,7 @@ pub(super) fn whole(kind: &str, json: &[u8]) -> Result<Map<String, Value>, WireE
 }
 
 /// The document as text without its type, as upstream holds it.
-pub(super) fn untyped_text(kind: &str, json: &[u8]) -> Result<Arc<str>, WireError> {
+pub(super) fn untyped_text(kind: &str, json: &str) -> Result<Arc<str>, WireError> {
     let mut object = whole(kind, json)?;
     object.remove("apiVersion");
     object.remove("kind");

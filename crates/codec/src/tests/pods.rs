@@ -33,6 +33,14 @@ fn metadata_keeps_what_scheduling_reads() {
 }
 
 #[test]
+fn bytes_that_are_not_utf8_are_replaced() {
+    let mut json = pod_json(json!({"nodeName": "n?"}), json!({}));
+    *json.iter_mut().find(|byte| **byte == b'?').unwrap() = 0xff;
+    let pod = pod_kind().decode(&json).unwrap();
+    assert_eq!(pod.node_name.as_deref(), Some("n\u{fffd}"));
+}
+
+#[test]
 fn only_sidecars_among_init_containers_hold_host_ports() {
     let ports: Vec<_> =
         running().spec.host_ports.iter().map(|p| (p.ip.to_string(), p.protocol, p.port)).collect();
