@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use clap::Args;
 use serde_json::Value;
 use supercargo_benches::Bench;
 use supercargo_codec::{NodeKind, ObjectKind, PodKind};
@@ -14,8 +15,29 @@ use supercargo_scheduler::{Input, NoCalls, Notification};
 
 use crate::NO_ANNOTATIONS;
 
-/// A cluster in which each node has a pod that giants can preempt.
-pub(crate) fn cluster(nodes: usize, namespaces: usize) -> Result<Bench> {
+/// The numbers of objects around a giant.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Size {
+    /// Nodes
+    #[arg(long, default_value_t = 5000)]
+    pub(crate) nodes: usize,
+    /// Pods on each node
+    #[arg(long, default_value_t = 1)]
+    pub(crate) pods_per_node: usize,
+    /// Namespaces
+    #[arg(long, default_value_t = 2000)]
+    pub(crate) namespaces: usize,
+}
+
+impl Size {
+    pub(crate) const fn pods(self) -> usize {
+        self.nodes * self.pods_per_node
+    }
+}
+
+/// A cluster in which each node has pods that giants can preempt.
+pub(crate) fn cluster(size: Size) -> Result<Bench> {
+    let Size { nodes, namespaces, .. } = size;
     let mut bench = Bench::with_nodes(0);
     let namespace_kind = ObjectKind::of(&resources::NAMESPACE).context("namespaces are built in")?;
     let csi_node_kind = ObjectKind::of(&resources::CSI_NODE).context("CSINodes are built in")?;
@@ -27,9 +49,11 @@ pub(crate) fn cluster(nodes: usize, namespaces: usize) -> Result<Bench> {
     let (node_kind, pod_kind) = (NodeKind::new(NO_ANNOTATIONS), PodKind::new(NO_ANNOTATIONS));
     for i in 0..nodes {
         let node = node_kind.decode(plain_node(i).to_string().as_bytes())?;
-        let on_it = pod_kind.decode(plain_pod(i, namespaces).to_string().as_bytes())?;
         bench.handle(Input::Node(Notification::Added(Arc::new(node))));
-        bench.handle(Input::AssignedPod(Notification::Added(Arc::new(on_it))));
+    }
+    for i in 0..size.pods() {
+        let pod = pod_kind.decode(plain_pod(i, nodes, namespaces).to_string().as_bytes())?;
+        bench.handle(Input::AssignedPod(Notification::Added(Arc::new(pod))));
     }
     try_pod(&mut bench, plain("warm-up"));
     Ok(bench)

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use supercargo_controlplane::{Assets, Program};
 use supercargo_framework::testing::giants::{NodeList, PodList, objects, plain_node, plain_pod};
 
-use crate::cluster::plain_document;
+use crate::cluster::{Size, plain_document};
 
 /// The program.
 pub(crate) struct Upstream {
@@ -63,13 +63,7 @@ impl Upstream {
 
     /// The longest cycle with the giant: its own, that of a plain pod beside it, and that of
     /// another giant. `None` for a gated pod, which never has a cycle.
-    pub(crate) fn with_pod(
-        &self,
-        list: PodList,
-        items: usize,
-        nodes: usize,
-        namespaces: usize,
-    ) -> Result<Option<Longest>> {
+    pub(crate) fn with_pod(&self, list: PodList, items: usize, size: Size) -> Result<Option<Longest>> {
         // Gated pods have no cycle, and this program knows neither volumes nor other objects.
         if list == PodList::Gates || !list.objects(1).is_empty() {
             return Ok(None);
@@ -83,18 +77,12 @@ impl Upstream {
             ("schedule", plain_document("plain")),
             ("schedule", giant("next")),
         ];
-        self.longest(nodes, namespaces, lines).map(Some)
+        self.longest(size, lines).map(Some)
     }
 
     /// The longest cycle beside the giant: of a plain pod after it is added, and after it is
     /// cordoned.
-    pub(crate) fn with_node(
-        &self,
-        list: NodeList,
-        items: usize,
-        nodes: usize,
-        namespaces: usize,
-    ) -> Result<Option<Longest>> {
+    pub(crate) fn with_node(&self, list: NodeList, items: usize, size: Size) -> Result<Option<Longest>> {
         let giant = list.node("giant", items);
         let mut cordoned = giant.clone();
         cordoned["spec"]["unschedulable"] = true.into();
@@ -104,10 +92,10 @@ impl Upstream {
             ("add", cordoned),
             ("schedule", plain_document("last")),
         ];
-        self.longest(nodes, namespaces, lines).map(Some)
+        self.longest(size, lines).map(Some)
     }
 
-    fn longest(&self, nodes: usize, namespaces: usize, lines: Vec<Line>) -> Result<Longest> {
+    fn longest(&self, size: Size, lines: Vec<Line>) -> Result<Longest> {
         let mut child = Command::new(&self.program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -116,7 +104,7 @@ impl Upstream {
         let output = child.stdout.take().context("its output is a pipe")?;
         let input = child.stdin.take().context("its input is a pipe")?;
         let expected = lines.iter().filter(|(what, _)| *what == "schedule").count();
-        let writer = thread::spawn(move || write(&mut BufWriter::new(input), nodes, namespaces, lines));
+        let writer = thread::spawn(move || write(&mut BufWriter::new(input), size, lines));
         let longest = self.read(&mut child, output, expected);
         match writer.join() {
             // It stops reading when it is stopped.
@@ -168,7 +156,8 @@ impl Upstream {
     }
 }
 
-fn write(to: &mut impl Write, nodes: usize, namespaces: usize, lines: Vec<Line>) -> std::io::Result<()> {
+fn write(to: &mut impl Write, size: Size, lines: Vec<Line>) -> std::io::Result<()> {
+    let Size { nodes, namespaces, .. } = size;
     let mut line = |what: &str, value: Value| {
         serde_json::to_writer(&mut *to, &json!({ what: value }))?;
         to.write_all(b"\n")
@@ -178,8 +167,8 @@ fn write(to: &mut impl Write, nodes: usize, namespaces: usize, lines: Vec<Line>)
     for object in objects(nodes, namespaces).chain((0..nodes).map(plain_node)) {
         line("add", object)?;
     }
-    for i in 0..nodes {
-        line("add", plain_pod(i, namespaces))?;
+    for i in 0..size.pods() {
+        line("add", plain_pod(i, nodes, namespaces))?;
     }
     line("schedule", plain_document("warm-up"))?;
     for (what, value) in lines {

@@ -1,5 +1,5 @@
 //! What one enormous object costs: each list-like field of a pod and a node, as large as the API
-//! server accepts, on 5,000 nodes with one pod each.
+//! server accepts, on 5,000 nodes with a pod or more each.
 //!
 //! `cargo bench -p supercargo-benches --bench giants`; `-- --help` lists the options. It fails if
 //! decoding or a step of the owner's thread takes longer than 250 ms, or if anything takes more
@@ -24,7 +24,7 @@ use supercargo_framework::testing::giants::{MOST_BYTES, NodeList, PodList};
 use supercargo_framework::{NodeRecord, PodInfo};
 use supercargo_scheduler::{Input, Notification};
 
-use cluster::{cluster, plain, relabelled, try_pod};
+use cluster::{Size, cluster, plain, relabelled, try_pod};
 use go::Upstream;
 
 const NO_ANNOTATIONS: [&str; 0] = [];
@@ -35,12 +35,8 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// Measure enormous objects
 #[derive(Debug, Parser)]
 struct Args {
-    /// Nodes, with one pod each
-    #[arg(long, default_value_t = 5000)]
-    nodes: usize,
-    /// Namespaces
-    #[arg(long, default_value_t = 2000)]
-    namespaces: usize,
+    #[command(flatten)]
+    size: Size,
     /// Only lists whose name contains this text
     #[arg(long, default_value = "")]
     list: String,
@@ -103,7 +99,8 @@ fn main() -> Result<()> {
         return Ok(());
     }
     if args.run.test {
-        (args.nodes, args.namespaces, args.items) = (50, 20, Some(500));
+        args.size = Size { nodes: 50, pods_per_node: 2, namespaces: 20 };
+        args.items = Some(500);
     }
     let upstream = if args.go { Some(Upstream::locate(Duration::from_secs(args.patience))?) } else { None };
     let upstream = upstream.as_ref();
@@ -116,7 +113,9 @@ fn main() -> Result<()> {
     }
     match args.run.output {
         Output::Table => print!("{}", table(&args, &measures)?),
-        Output::Json => println!("{:#}", json!({"nodes": args.nodes, "lists": measures})),
+        Output::Json => {
+            println!("{:#}", json!({"nodes": args.size.nodes, "pods": args.size.pods(), "lists": measures}))
+        }
     }
     if args.run.test {
         return Ok(());
@@ -197,14 +196,15 @@ fn decode<T>(run: impl FnOnce() -> Result<T>) -> Result<(Decoded, T)> {
 }
 
 fn of_pod(args: &Args, list: PodList, upstream: Option<&Upstream>) -> Result<Measure> {
-    let namespaces = if list.concerns_namespace() { 1 } else { args.namespaces };
+    let namespaces = if list.concerns_namespace() { 1 } else { args.size.namespaces };
+    let size = Size { namespaces, ..args.size };
     let items = args.items.map_or_else(|| most(|items| list.pod("first", items)), Ok)?;
     let giant = list.pod("first", items);
     let (text, message) = (giant.to_string(), protobuf(&giant)?);
     drop(giant);
     let kind = PodKind::new(NO_ANNOTATIONS);
     let (json, _) = decode(|| Ok(PodKind::new(NO_ANNOTATIONS).decode(text.as_bytes())?))?;
-    let mut bench = cluster(args.nodes, namespaces)?;
+    let mut bench = cluster(size)?;
     let objects: Vec<_> = list.objects(items).into_iter().map(Arc::new).collect();
     let add_objects = || {
         for object in objects {
@@ -231,7 +231,7 @@ fn of_pod(args: &Args, list: PodList, upstream: Option<&Upstream>) -> Result<Mea
     steps.run(|| try_pod(&mut bench, next));
     let megabytes = megabytes(&region);
     drop(bench);
-    let upstream = upstream.map(|upstream| upstream.with_pod(list, items, args.nodes, namespaces));
+    let upstream = upstream.map(|upstream| upstream.with_pod(list, items, size));
     Ok(Measure {
         list: format!("pod: {list:?}"),
         items,
@@ -252,7 +252,7 @@ fn of_node(args: &Args, list: NodeList, upstream: Option<&Upstream>) -> Result<M
     drop(giant);
     let kind = NodeKind::new(NO_ANNOTATIONS);
     let (json, _) = decode(|| Ok(NodeKind::new(NO_ANNOTATIONS).decode(text.as_bytes())?))?;
-    let mut bench = cluster(args.nodes, args.namespaces)?;
+    let mut bench = cluster(args.size)?;
     let region = Region::new(ALLOCATOR);
     let (protobuf, giant) = decode(|| Ok(kind.decode_protobuf(&message)?))?;
     let giant = Arc::new(giant);
@@ -267,7 +267,7 @@ fn of_node(args: &Args, list: NodeList, upstream: Option<&Upstream>) -> Result<M
     steps.run(|| try_pod(&mut bench, plain("last")));
     let megabytes = megabytes(&region);
     drop(bench);
-    let upstream = upstream.map(|upstream| upstream.with_node(list, items, args.nodes, args.namespaces));
+    let upstream = upstream.map(|upstream| upstream.with_node(list, items, args.size));
     Ok(Measure {
         list: format!("node: {list:?}"),
         items,
@@ -286,8 +286,9 @@ fn longest(steps: &[f64], which: &[usize]) -> f64 {
 }
 
 fn table(args: &Args, measures: &[Measure]) -> Result<String> {
+    let (nodes, pods) = (args.size.nodes, args.size.pods());
     let mut text =
-        format!("milliseconds of processor time, {} nodes\n\n{:<26}{:>8}", args.nodes, "", "items");
+        format!("milliseconds of processor time, {nodes} nodes, {pods} pods\n\n{:<26}{:>8}", "", "items");
     for heading in
         ["protobuf", "json", "MB"].into_iter().chain(STEPS).chain(["step MB", "kept MB", "upstream", "times"])
     {

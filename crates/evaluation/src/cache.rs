@@ -165,11 +165,13 @@ impl Cache {
     }
 
     /// Whether the pod is assumed.
+    #[inline]
     pub fn is_assumed(&self, uid: &Uid) -> bool {
         self.pods.get(uid).is_some_and(CachedPod::is_assumed)
     }
 
     /// Whether an informer has reported the pod with a node.
+    #[inline]
     pub fn is_confirmed(&self, uid: &Uid) -> bool {
         self.pods.get(uid).is_some_and(|cached| !cached.is_assumed())
     }

@@ -104,6 +104,7 @@ fn written(bytes: &[u8; 16]) -> [u8; LENGTH] {
 }
 
 impl Hash for Uid {
+    #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         match &self.0 {
             Repr::Uuid(bytes) => state.write_u128(u128::from_be_bytes(*bytes)),

@@ -72,7 +72,7 @@ impl Cluster {
             cluster.handle(Input::Object(Notification::Added(Arc::new(other_of(&object)))));
         }
         for i in 0..nodes {
-            let on_it = pod_of(&plain_pod(i, namespaces));
+            let on_it = pod_of(&plain_pod(i, nodes, namespaces));
             cluster.handle(Input::Node(Notification::Added(Arc::new(node_of(&plain_node(i))))));
             cluster.handle(Input::AssignedPod(Notification::Added(Arc::new(on_it))));
         }

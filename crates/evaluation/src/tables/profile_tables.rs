@@ -1,5 +1,6 @@
 //! The tables of one profile.
 
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
@@ -128,7 +129,7 @@ impl ProfileTables {
         let update_time = view.calls.timer.lap();
         self.hand_over(plugins, table, state);
         uncached.hand_over(plugins, state);
-        let mut rejected: SmallVec<[(NodeIndex, Status); 2]> = SmallVec::new();
+        let mut rejected: FxHashMap<NodeIndex, Status> = FxHashMap::default();
         if !nominated.is_empty() {
             let states = self.states(plugins, table, uncached);
             for index in nominated {
@@ -137,7 +138,7 @@ impl ProfileTables {
                     return Err(Fallback::Cycle);
                 }
                 if status.is_rejected() {
-                    rejected.push((*index, status));
+                    rejected.insert(*index, status);
                     if table.passes(*index) {
                         table.exclude_for_cycle(view, plugins, &self.columns, *index, Rule::Nominated)?;
                     }
@@ -294,7 +295,7 @@ impl ProfileTables {
         plugins: &[TablePlugin],
         table: &Table,
         verdicts: &DomainVerdicts,
-        rejected: &[(NodeIndex, Status)],
+        rejected: &FxHashMap<NodeIndex, Status>,
     ) -> Result<Diagnosis, Fallback> {
         // The filters with answers by node, in their order.
         let mut by_place: SmallVec<[(usize, usize); 20]> = SmallVec::new();
@@ -307,9 +308,10 @@ impl ProfileTables {
         }
         by_place.sort_unstable();
         let mut diagnosis = Diagnosis::default();
-        let mut known: FxHashMap<(usize, Verdict), StatusNumber> = FxHashMap::default();
+        let mut numbers: FxHashMap<(usize, Verdict), StatusNumber> = FxHashMap::default();
+        let mut last = None;
         for index in view.nodes.order() {
-            if let Some((_, status)) = rejected.iter().find(|(rejected, _)| rejected == index) {
+            if let Some(status) = rejected.get(index) {
                 diagnosis.set(*index, status.clone());
                 continue;
             }
@@ -329,19 +331,22 @@ impl ProfileTables {
                     break;
                 }
             }
-            let status = match known.get(&found) {
-                Some(status) => *status,
-                None => {
-                    let (number, verdict) = found;
-                    let status = match table.columns.get(number) {
-                        Some(id) => table::column(&self.columns, *id).status(verdict),
-                        None => of_domain.map(|(_, status)| status),
-                    };
-                    let number = diagnosis.number(status.ok_or(Fallback::Cycle)?);
-                    known.insert(found, number);
-                    number
-                }
+            let status = match last {
+                // Most nodes have the status of the one before.
+                Some((of, status)) if of == found => status,
+                _ => match numbers.entry(found) {
+                    Entry::Occupied(known) => *known.get(),
+                    Entry::Vacant(new) => {
+                        let (number, verdict) = found;
+                        let status = match table.columns.get(number) {
+                            Some(id) => table::column(&self.columns, *id).status(verdict),
+                            None => of_domain.map(|(_, status)| status),
+                        };
+                        *new.insert(diagnosis.number(status.ok_or(Fallback::Cycle)?))
+                    }
+                },
             };
+            last = Some((found, status));
             diagnosis.statuses.set_numbered(*index, status);
         }
         Ok(diagnosis)

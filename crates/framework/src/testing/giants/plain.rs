@@ -39,10 +39,10 @@ pub fn plain_node(i: usize) -> Value {
     })
 }
 
-/// The pod on node `i`: one of a stateful workload of ten, with a host port, in one of
-/// `namespaces`. Every giant can preempt it.
-pub fn plain_pod(i: usize, namespaces: usize) -> Value {
-    let name = pod_name(i);
+/// Pod `i` of those that run on `nodes` by turns: one of a stateful workload of ten, with a host
+/// port, in one of `namespaces`. Every giant can preempt it.
+pub fn plain_pod(i: usize, nodes: usize, namespaces: usize) -> Value {
+    let (name, node, port) = (pod_name(i), format!("node-{}", i % nodes), 9100 + i / nodes);
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -50,10 +50,10 @@ pub fn plain_pod(i: usize, namespaces: usize) -> Value {
             "resourceVersion": "1", "labels": { "app": format!("app-{}", i / 10), POD_NAME: name },
         },
         "spec": {
-            "schedulerName": "supercargo", "nodeName": format!("node-{i}"), "priority": -1,
+            "schedulerName": "supercargo", "nodeName": node, "priority": -1,
             "containers": [{
                 "name": "c", "image": "app", "resources": { "requests": { "cpu": "100m" } },
-                "ports": [{ "containerPort": 9100, "hostPort": 9100, "protocol": "TCP" }],
+                "ports": [{ "containerPort": port, "hostPort": port, "protocol": "TCP" }],
             }],
         },
     })
