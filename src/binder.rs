@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
@@ -110,7 +111,7 @@ impl Binder {
             }
             // Cannot fail: the semaphore is never closed.
             let _permit = binder.in_flight.acquire().await;
-            let cx = binder.context(CancellationToken::new());
+            let cx = binder.context(CancellationToken::new(), true);
             // Calls to extenders do not pass the fence of the API client.
             let outcome = match binder.api.may_send() {
                 Ok(()) => ask_extenders(&binder.extenders, &extenders, &pod, &node).await,
@@ -155,7 +156,7 @@ impl Binder {
         pod: Option<Uid>,
         retries: bool,
     ) {
-        let (binder, cx) = (self.clone(), self.context(CancellationToken::new()));
+        let (binder, cx) = (self.clone(), self.context(CancellationToken::new(), false));
         tokio::spawn(async move {
             let requests = async {
                 cx.written(&resource, cx.call(call).await?);
@@ -174,9 +175,9 @@ impl Binder {
         });
     }
 
-    fn context(&self, cancelled: CancellationToken) -> BindingContext {
+    fn context(&self, cancelled: CancellationToken, has_begun: bool) -> BindingContext {
         let (api, mailbox, backlog) = (self.api.clone(), self.mailbox.clone(), self.backlog.clone());
-        let calls = BinderCalls { api, mailbox, backlog, cancelled };
+        let calls = BinderCalls { api, mailbox, backlog, cancelled, has_begun: has_begun.into() };
         BindingContext::new(Arc::new(calls))
     }
 }
@@ -192,7 +193,7 @@ async fn run_groups(binder: &Binder, token: &CancellationToken, groups: Vec<Vec<
     for group in groups {
         let token = token.child_token();
         let run = |PreBindWork { name, plugin, work }| {
-            let cx = binder.context(token.clone());
+            let cx = binder.context(token.clone(), false);
             async move {
                 let status = catch_panic("PreBind", &name, async { plugin.pre_bind(cx, work).await }).await;
                 status.unwrap_or_else(Status::error).by(name)
@@ -287,9 +288,17 @@ struct BinderCalls {
     mailbox: Mailbox,
     backlog: Backlog,
     cancelled: CancellationToken,
+    /// Whether the pod's requests have begun. The first ones of a thousand pods with claims must not
+    /// delay the binding of the first pod.
+    has_begun: AtomicBool,
 }
 
 impl BinderCalls {
+    /// The client for the next request.
+    fn next(&self) -> Api {
+        if self.has_begun.swap(true, Ordering::Relaxed) { self.api.continuing() } else { self.api.clone() }
+    }
+
     /// Lets the owner wait. It drops the sender only when the process stops.
     fn post_wait(&self, predicate: Predicate, timeout: Duration) -> oneshot::Receiver<Result<(), WaitError>> {
         let (done, answer) = oneshot::channel();
@@ -300,7 +309,7 @@ impl BinderCalls {
 
 impl BindingCalls for BinderCalls {
     fn call(&self, call: ApiCall) -> BoxFuture<Result<Value, ApiError>> {
-        let (api, backlog) = (self.api.clone(), self.backlog.clone());
+        let (api, backlog) = (self.next(), self.backlog.clone());
         Box::pin(async move {
             let result = match &call {
                 ApiCall::Bind { pod, uid, node } => {
@@ -571,7 +580,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn answers_to_writes_reach_the_scheduler_if_they_can_be_read() {
         let (binder, messages) = binder();
-        let cx = binder.context(CancellationToken::new());
+        let cx = binder.context(CancellationToken::new(), true);
         cx.written(&Text::from("no-kind"), json!({}));
         cx.written(&resources::RESOURCE_CLAIM, json!({"metadata": {"name": "unreadable"}}));
         let claim = json!({"metadata": {"name": "c", "namespace": "ns", "resourceVersion": "7"}});
@@ -604,7 +613,7 @@ mod tests {
         let pod = pod("p").build();
         let bind = ApiCall::Bind { pod: pod.key(), uid: pod.uid.clone(), node: "n1".into() };
         let began = tokio::time::Instant::now();
-        let result = binder.context(CancellationToken::new()).call(bind).await;
+        let result = binder.context(CancellationToken::new(), true).call(bind).await;
         let sent = *sent.lock();
         (result.map_err(|error| error.certainty), sent, began.elapsed())
     }
@@ -627,7 +636,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn sleep_ends_when_the_owner_says_that_time_has_passed() {
         let (binder, messages) = binder();
-        let mut asleep = binder.context(CancellationToken::new()).sleep(Duration::from_secs(1));
+        let mut asleep = binder.context(CancellationToken::new(), true).sleep(Duration::from_secs(1));
         assert!(timeout(Duration::from_mins(1), &mut asleep).await.is_err(), "by the tokio clock");
         let Ok(Message::WaitFor { timeout: longest, done, .. }) = messages.try_recv() else { panic!() };
         assert_eq!(longest, Duration::from_secs(1));
@@ -636,7 +645,7 @@ mod tests {
 
         drop(messages);
         let began = tokio::time::Instant::now();
-        binder.context(CancellationToken::new()).sleep(Duration::from_secs(1)).await;
+        binder.context(CancellationToken::new(), true).sleep(Duration::from_secs(1)).await;
         assert_eq!(began.elapsed(), Duration::from_secs(1), "without an owner");
     }
 

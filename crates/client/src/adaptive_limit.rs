@@ -17,19 +17,59 @@ use tokio::time::{Instant, sleep_until};
 /// knows then whether it was sent.
 const MAX_IN_FLIGHT: f64 = 98.0;
 
-/// Limits the requests in flight of a client. Requests above the limit wait in order.
+/// Limits the requests in flight of a client. Requests above the limit wait, each kind in order.
 #[derive(Clone)]
 pub(crate) struct AdaptiveLimit(Arc<Mutex<State>>);
 
 struct State {
     limit: f64,
     in_flight: usize,
-    /// The waiting requests, in order.
-    waiting: VecDeque<oneshot::Sender<Permit>>,
+    waiting: Waiting,
     /// When the server accepts requests again.
     resume: Option<Instant>,
     /// The number of reductions so far.
     reductions: u64,
+}
+
+/// What a request belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Work that begins with this request, or is done with it.
+    New,
+    /// Work for which requests were sent before.
+    Begun,
+}
+
+/// The waiting requests. The two kinds take turns: a burst of new work delays none that has begun,
+/// and both go on.
+#[derive(Default)]
+struct Waiting {
+    new: VecDeque<oneshot::Sender<Permit>>,
+    begun: VecDeque<oneshot::Sender<Permit>>,
+    is_turn_of_begun: bool,
+}
+
+impl Waiting {
+    fn len(&self) -> usize {
+        self.new.len() + self.begun.len()
+    }
+
+    fn push(&mut self, work: Work, request: oneshot::Sender<Permit>) {
+        match work {
+            Work::New => self.new.push_back(request),
+            Work::Begun => self.begun.push_back(request),
+        }
+    }
+
+    fn pop(&mut self) -> Option<oneshot::Sender<Permit>> {
+        self.is_turn_of_begun = !self.is_turn_of_begun;
+        let [first, second] = if self.is_turn_of_begun {
+            [&mut self.begun, &mut self.new]
+        } else {
+            [&mut self.new, &mut self.begun]
+        };
+        first.pop_front().or_else(|| second.pop_front())
+    }
 }
 
 /// A permit for one request in flight. Dropping it admits the next request.
@@ -64,7 +104,7 @@ impl Default for AdaptiveLimit {
         Self(Arc::new(Mutex::new(State {
             limit: MAX_IN_FLIGHT,
             in_flight: 0,
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             resume: None,
             reductions: 0,
         })))
@@ -79,8 +119,8 @@ impl State {
 
 impl AdaptiveLimit {
     /// Waits for a permit, and until the server accepts requests again.
-    pub(crate) async fn acquire(&self) -> Permit {
-        let mut permit = self.permit().await;
+    pub(crate) async fn acquire(&self, work: Work) -> Permit {
+        let mut permit = self.permit(work).await;
         loop {
             let (resume, reductions) = {
                 let state = self.0.lock();
@@ -94,15 +134,15 @@ impl AdaptiveLimit {
         }
     }
 
-    async fn permit(&self) -> Permit {
+    async fn permit(&self, work: Work) -> Permit {
         let turn = {
             let mut state = self.0.lock();
-            if state.waiting.is_empty() && state.has_capacity() {
+            if state.waiting.len() == 0 && state.has_capacity() {
                 state.in_flight += 1;
                 return self.new_permit();
             }
             let (sender, turn) = oneshot::channel();
-            state.waiting.push_back(sender);
+            state.waiting.push(work, sender);
             turn
         };
         // Senders are dropped only with the limiter, which the caller holds.
@@ -121,7 +161,7 @@ impl AdaptiveLimit {
                 if !state.has_capacity() {
                     return;
                 }
-                let Some(waiter) = state.waiting.pop_front() else { return };
+                let Some(waiter) = state.waiting.pop() else { return };
                 state.in_flight += 1;
                 waiter
             };
@@ -198,15 +238,15 @@ mod tests {
     }
 
     async fn acquire(limiter: &AdaptiveLimit, count: usize) -> Vec<Permit> {
-        futures::future::join_all((0..count).map(|_| limiter.acquire())).await
+        futures::future::join_all((0..count).map(|_| limiter.acquire(Work::New))).await
     }
 
     #[tokio::test]
     async fn requests_above_the_limit_wait_in_order() {
         let limiter = limited(2.0);
         let mut inside = acquire(&limiter, 2).await;
-        let mut third = Box::pin(limiter.acquire());
-        let mut fourth = Box::pin(limiter.acquire());
+        let mut third = Box::pin(limiter.acquire(Work::New));
+        let mut fourth = Box::pin(limiter.acquire(Work::New));
         assert!((&mut third).now_or_never().is_none() && (&mut fourth).now_or_never().is_none());
         inside.pop();
         assert!((&mut fourth).now_or_never().is_none(), "the third request is admitted first");
@@ -218,8 +258,8 @@ mod tests {
     #[tokio::test]
     async fn permits_of_cancelled_requests_are_passed_on() {
         let limiter = limited(1.0);
-        let inside = limiter.acquire().await;
-        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(limiter.acquire())).collect();
+        let inside = limiter.acquire(Work::New).await;
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(limiter.acquire(Work::New))).collect();
         for turn in &mut waiting {
             assert!(turn.now_or_never().is_none());
         }
@@ -242,7 +282,7 @@ mod tests {
         assert_eq!(limiter.limit(), 32);
         drop(permits);
         for expected in [16, 8, 4, 2, 1, 1] {
-            limiter.acquire().await.record(Load::Overload(Duration::ZERO));
+            limiter.acquire(Work::New).await.record(Load::Overload(Duration::ZERO));
             assert_eq!(limiter.limit(), expected);
         }
     }
@@ -251,7 +291,7 @@ mod tests {
     async fn limit_grows_by_one_per_full_round() {
         let limiter = limited(1.0);
         let requests = (0..500).map(|_| async {
-            let permit = limiter.acquire().await;
+            let permit = limiter.acquire(Work::New).await;
             tokio::time::sleep(SECOND / 100).await;
             permit.record(Load::Normal);
         });
@@ -259,7 +299,7 @@ mod tests {
         // 1 + 2 + … + 31 is about 500.
         assert!((25..=33).contains(&limiter.limit()), "{}", limiter.limit());
         let limit = limiter.limit();
-        limiter.acquire().await.record(Load::Normal);
+        limiter.acquire(Work::New).await.record(Load::Normal);
         assert_eq!(limiter.limit(), limit, "an unused limit does not grow");
         limiter.0.lock().limit = MAX_IN_FLIGHT;
         for permit in acquire(&limiter, MAX_IN_FLIGHT as usize).await {
@@ -272,16 +312,36 @@ mod tests {
     async fn requests_pause_if_the_server_rejects_a_single_one() {
         let limiter = limited(2.0);
         let began = Instant::now();
-        limiter.acquire().await.record(Load::Overload(5 * SECOND));
+        limiter.acquire(Work::New).await.record(Load::Overload(5 * SECOND));
         acquire(&limiter, 1).await;
         assert_eq!((limiter.limit(), began.elapsed()), (1, Duration::ZERO));
-        limiter.acquire().await.record(Load::Overload(5 * SECOND));
-        let (first, second) = (limiter.acquire(), limiter.acquire());
+        limiter.acquire(Work::New).await.record(Load::Overload(5 * SECOND));
+        let (first, second) = (limiter.acquire(Work::New), limiter.acquire(Work::New));
         let first = async { drop(first.await) };
         tokio::join!(first, async { drop(second.await) });
         assert_eq!(began.elapsed(), 5 * SECOND);
-        limiter.acquire().await.record(Load::Normal);
-        drop(limiter.acquire().await);
+        limiter.acquire(Work::New).await.record(Load::Normal);
+        drop(limiter.acquire(Work::New).await);
         assert_eq!(began.elapsed(), 5 * SECOND);
+    }
+
+    #[tokio::test]
+    async fn new_and_begun_work_take_turns() {
+        let limiter = limited(1.0);
+        let inside = limiter.acquire(Work::New).await;
+        let order = Mutex::new(Vec::new());
+        let request = |work, name| {
+            let (limiter, order) = (&limiter, &order);
+            async move {
+                let _permit = limiter.acquire(work).await;
+                order.lock().push(name);
+            }
+            .boxed_local()
+        };
+        let new = (1..=4).map(|name| request(Work::New, name));
+        let begun = (11..=12).map(|name| request(Work::Begun, name));
+        let all = futures::future::join_all(new.chain(begun));
+        tokio::join!(all, async { drop(inside) });
+        assert_eq!(*order.lock(), [11, 1, 12, 2, 3, 4]);
     }
 }

@@ -11,7 +11,7 @@ use kube::{Client, Config};
 use serde_json::Value;
 use supercargo_framework::binding::{ApiError, Certainty};
 
-use crate::adaptive_limit::{AdaptiveLimit, LimitStats, Load};
+use crate::adaptive_limit::{AdaptiveLimit, LimitStats, Load, Work};
 use crate::connection::{ConnectError, client};
 use crate::fence::Fence;
 use crate::rate_limit::RateLimiter;
@@ -42,6 +42,7 @@ pub struct Api {
     transport: Transport,
     limit: Option<RateLimiter>,
     in_flight: AdaptiveLimit,
+    work: Work,
     /// Whether to send objects as protobuf. Cleared once the server rejects the encoding.
     protobuf: Arc<AtomicBool>,
     /// Blocks requests while this process does not lead, if there is leader election.
@@ -129,12 +130,18 @@ impl Api {
     /// Uses this transport. Objects are sent as protobuf if `protobuf` is set.
     pub fn over(transport: Transport, limit: Option<RateLimiter>, protobuf: bool) -> Self {
         let protobuf = Arc::new(AtomicBool::new(protobuf));
-        Self { transport, limit, in_flight: AdaptiveLimit::default(), protobuf, fence: None }
+        Self { transport, limit, in_flight: AdaptiveLimit::default(), work: Work::New, protobuf, fence: None }
     }
 
     /// Blocks requests while the fence is closed.
     pub fn behind(self, fence: Option<Fence>) -> Self {
         Self { fence, ..self }
+    }
+
+    /// The same client for further requests of work that has begun. If requests wait, these take
+    /// turns with those of new work.
+    pub fn continuing(&self) -> Self {
+        Self { work: Work::Begun, ..self.clone() }
     }
 
     /// Fails if the fence is closed.
@@ -218,7 +225,7 @@ impl Api {
         if let Some(limit) = &self.limit {
             limit.ready().await;
         }
-        let permit = self.in_flight.acquire().await;
+        let permit = self.in_flight.acquire(self.work).await;
         // Check the fence last, because the waits above may take long.
         self.may_send().map_err(Failure::Failed)?;
         self.transport.waited(outgoing.method, queued.elapsed());

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::mem::take;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
@@ -88,7 +89,12 @@ struct Kept<K, V> {
     values: BTreeMap<(K, Touched), V>,
     /// The approximate size of both.
     bytes: usize,
+    /// Memory for the small ranges of one call.
+    scratch: Met,
 }
+
+/// Selectors, each with the number of its requirements that are met.
+type Met = SmallVec<[(u32, u32); 16]>;
 
 /// The most bytes that are kept.
 const MOST_BYTES: usize = 16 << 20;
@@ -96,7 +102,7 @@ const MOST_BYTES: usize = 16 << 20;
 impl<K, V> Folds<K, V> {
     /// For values of this size.
     pub fn of(value_bytes: usize) -> Self {
-        let kept = Kept { met: BTreeMap::new(), values: BTreeMap::new(), bytes: 0 };
+        let kept = Kept { met: BTreeMap::new(), values: BTreeMap::new(), bytes: 0, scratch: Met::new() };
         Self { kept: Mutex::new(kept), value_bytes }
     }
 
@@ -253,10 +259,10 @@ impl SelectorSet {
 
     /// The selectors that ranges of clauses concern, ascending, each with the number of its
     /// requirements that are met; [`NEVER`] if one is violated.
-    fn met(&self, ranges: &[ClauseRange]) -> SmallVec<[(u32, u32); 16]> {
+    fn met(&self, ranges: &[ClauseRange], met: &mut Met) {
         let clauses = ranges.iter().flat_map(|(first, end)| &self.clauses[*first as usize..*end as usize]);
-        let mut met: SmallVec<[(u32, u32); 16]> =
-            clauses.map(|clause| (clause.selector, if clause.is_met() { 1 } else { NEVER })).collect();
+        met.clear();
+        met.extend(clauses.map(|clause| (clause.selector, if clause.is_met() { 1 } else { NEVER })));
         steps::add(met.len());
         // Most ranges are in the order of selectors, so this merges.
         met.sort_by_key(|(selector, _)| *selector);
@@ -265,7 +271,6 @@ impl SelectorSet {
             *met = if is_same { met.saturating_add(*more) } else { *met };
             is_same
         });
-        met
     }
 
     /// Whether a selector matches if `after` of its requirements are met; `None` if this is as with
@@ -279,7 +284,9 @@ impl SelectorSet {
     /// default](Self::by_default), with `true`; and those that match by default but not these
     /// labels, with `false`.
     fn differences(&self, Touched(touched): &Touched, mut visit: impl FnMut(usize, bool)) {
-        for (selector, met) in self.met(touched) {
+        let mut met = Met::new();
+        self.met(touched, &mut met);
+        for (selector, met) in met {
             if let Some(matches) = self.change(selector, 0, met) {
                 visit(selector as usize, matches);
             }
@@ -305,7 +312,11 @@ impl SelectorSet {
         // Only threads with forks of one scheduler ever meet here.
         let mut kept = folds.kept.lock().unwrap_or_else(PoisonError::into_inner);
         steps::add(1);
-        let known = kept.list(&large, || self.met(&large.0).as_slice().into());
+        let known = kept.list(&large, || {
+            let mut met = Met::new();
+            self.met(&large.0, &mut met);
+            met.as_slice().into()
+        });
         result = kept.value((key, large), folds.value_bytes, || {
             for (selector, met) in &*known {
                 if let Some(matches) = self.change(*selector, 0, *met) {
@@ -314,14 +325,17 @@ impl SelectorSet {
             }
             result
         });
-        for (selector, more) in self.met(&small) {
+        let mut met = take(&mut kept.scratch);
+        self.met(&small, &mut met);
+        for (selector, more) in &met {
             steps::add(1);
-            let place = known.binary_search_by_key(&selector, |(known, _)| *known);
+            let place = known.binary_search_by_key(selector, |(known, _)| *known);
             let before = place.map_or(0, |place| known[place].1);
-            if let Some(matches) = self.change(selector, before, before.saturating_add(more)) {
-                change(&mut result, selector as usize, matches);
+            if let Some(matches) = self.change(*selector, before, before.saturating_add(*more)) {
+                change(&mut result, *selector as usize, matches);
             }
         }
+        kept.scratch = met;
         result
     }
 
