@@ -35,7 +35,7 @@ use crate::reload::Generation;
 use supercargo_config::{Catalog, Config};
 
 /// The path of the questions, which end with the name of one.
-pub(super) const PATH: &str = "/insight/";
+pub(crate) const PATH: &str = "/insight/";
 /// The header that says whether an answer is a good one: `true` or `false`.
 pub(super) const GOOD: &str = "supercargo-good";
 /// The header with the time of the state.
@@ -140,11 +140,26 @@ impl Insight {
         Self { mailbox, clock, generations, catalog, synced, kept: Mutex::default(), places, running }
     }
 
-    /// The endpoints, by path.
-    pub(crate) fn endpoints(self) -> BTreeMap<String, QueryPage> {
-        let insight = Arc::new(self);
+    /// Whether the scheduler knows the cluster.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.synced.is_cancelled()
+    }
+
+    /// Reads a copy of the scheduler's state, and the time of it.
+    pub(crate) async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Fork, Timestamp) -> T + Send + 'static,
+    ) -> Result<T> {
+        // The task continues if nobody waits: others will use the copy.
+        let kept = tokio::spawn(Arc::clone(self).copy()).await.context("a plugin panicked")??;
+        let reading = spawn_blocking(move || read(&kept.fork.lock(), kept.as_of));
+        reading.await.context("the copy cannot be read")
+    }
+
+    /// The endpoints of the questions, by path.
+    pub(crate) fn endpoints(self: &Arc<Self>) -> BTreeMap<String, QueryPage> {
         let endpoint = |(name, ask): (&str, Parse)| {
-            let insight = Arc::clone(&insight);
+            let insight = Arc::clone(self);
             let page: QueryPage = Arc::new(move |query| {
                 let insight = Arc::clone(&insight);
                 Box::pin(async move { insight.answer(ask, &query).await })
@@ -159,7 +174,7 @@ impl Insight {
             Ok(asked) => asked,
             Err(error) => return QueryResponse::bad_request(error.to_string()),
         };
-        if !self.synced.is_cancelled() {
+        if !self.is_synced() {
             return QueryResponse::unavailable("the scheduler does not know the cluster yet".to_owned());
         }
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return QueryResponse::Busy };
@@ -323,6 +338,7 @@ mod tests {
                 Some((status.as_u16(), text, headers.into_iter().map(|(name, _)| name).collect()))
             }
             QueryResponse::Busy => None,
+            QueryResponse::Stream { .. } => unreachable!("an answer is one text"),
         }
     }
 

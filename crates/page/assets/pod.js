@@ -1,0 +1,90 @@
+// Why a pod is pending, or why it is on its node.
+
+import { follow } from "./asked.js";
+import { bar, copyButton, count, el, elsewhere, fragment, name, nodeLink, printable, section, table } from "./dom.js";
+
+/** @typedef {{ plugin: string, text: string, nodes: number, nodeNames: string[], alone: number, left: number }} Refusal */
+
+/** The most nodes of a group that are named, and the most scores of a node. */
+const MOST_NAMES = 4;
+
+/** @param {import("./main.js").Context} context */
+export function pod(context) {
+    const [, namespace = "default", pod = ""] = context.place.path;
+    return follow(context, "why", [["pod", `${namespace}/${pod}`]], (data) => ({
+        headline: data.headline,
+        body: [
+            ...data.hindrances.map((/** @type {string} */ text) => el("p", { class: "key" }, printable(text))),
+            data.keyReason && data.feasible.length === 0 ? el("p", { class: "key" }, el("strong", {}, "Key reason: "), printable(data.keyReason)) : null,
+            data.pod.node ? el("p", {}, "On node ", nodeLink(data.pod.node)) : null,
+            fixes(data),
+            data.refusals.length > 0 ? section("What refuses it", funnel(data.nodes, data.refusals)) : null,
+            data.refusals.length > 0 ? section("Nodes that refuse alike", groups(data.refusals)) : null,
+            data.feasible.length > 0 ? section("Nodes that fit", scores(data.feasible)) : null,
+            data.triedAgainIf.length > 0 && !data.pod.node ? section("Tried again if", el("ul", {}, ...data.triedAgainIf.map((/** @type {string} */ event) => el("li", {}, printable(event))))) : null,
+            data.message ? section("Message in the pod's status", el("blockquote", {}, name(data.message, "message"))) : null,
+            el("p", { class: "actions" },
+                el("a", { href: fragment(["what-if"], { copy: `${namespace}/${pod}=1` }) }, "What if there were another one?"), " ",
+                el("a", { href: fragment(["capacity"], { pod: `${namespace}/${pod}` }) }, "How many more fit?")),
+            elsewhere(["why", `${namespace}/${pod}`], data),
+        ].filter((part) => part !== null),
+    }));
+}
+
+/** @param {any} data */
+function fixes(data) {
+    if (data.feasible.length > 0 || data.pod.node) return null;
+    if (data.fixes.length === 0) {
+        return data.preemption ? el("p", {}, "Preemption makes room on ", nodeLink(data.preemption)) : el("p", { class: "quiet" }, "No tried change of the pod helps.");
+    }
+    return section("Each of these helps (tried)", el("ol", { class: "fixes" }, ...data.fixes.map((/** @type {any} */ fix) =>
+        el("li", {}, printable(fix.text), " ", copyButton("Copy", fix.text)))));
+}
+
+/** @param {number} nodes @param {Refusal[]} refusals */
+function funnel(nodes, refusals) {
+    const rows = refusals.map((refusal) => [
+        printable(refusal.text), el("code", {}, refusal.plugin), refusal.nodes, refusal.alone,
+        el("span", { class: "meter" }, bar(refusal.left, nodes), String(refusal.left)),
+    ]);
+    const columns = [{ name: "Reason" }, { name: "Plugin" }, { name: "Nodes", number: true }, { name: "Only reason", number: true }, { name: "Left", number: true }];
+    return table(`${count(nodes, "node")} in the order of the plugins; “left” is how many no plugin has refused so far`, columns, rows);
+}
+
+/** Nodes with the same refusals. @param {Refusal[]} refusals */
+function groups(refusals) {
+    /** @type {Map<string, number[]>} */
+    const ofNode = new Map();
+    refusals.forEach(({ nodeNames }, at) => nodeNames.forEach((node) => {
+        const reasons = ofNode.get(node);
+        if (reasons) reasons.push(at);
+        else ofNode.set(node, [at]);
+    }));
+    /** @type {Map<string, { reasons: number[], nodes: string[] }>} */
+    const groups = new Map();
+    for (const [node, reasons] of ofNode) {
+        const group = groups.get(reasons.join()) ?? { reasons, nodes: [] };
+        group.nodes.push(node);
+        groups.set(reasons.join(), group);
+    }
+    const rows = [...groups.values()].sort((one, other) => one.reasons.length - other.reasons.length || other.nodes.length - one.nodes.length)
+        .map(({ reasons, nodes }) => [
+            count(nodes.length, "node"),
+            el("ul", { class: "plain" }, ...reasons.map((at) => el("li", {}, printable(refusals[at].text)))),
+            el("span", {}, ...nodes.slice(0, MOST_NAMES).flatMap((node, at) => [at > 0 ? ", " : "", nodeLink(node)]), nodes.length > MOST_NAMES ? ` and ${nodes.length - MOST_NAMES} more` : ""),
+        ]);
+    return table("Nodes with the fewest reasons first", [{ name: "Nodes", number: true }, { name: "Refused for" }, { name: "Such as" }], rows);
+}
+
+/** @param {any[]} feasible */
+function scores(feasible) {
+    const plugins = [...new Set(feasible.flatMap(({ plugins }) => Object.keys(plugins)))];
+    const shown = plugins.filter((plugin) => new Set(feasible.map((node) => node.plugins[plugin]?.normalized)).size > 1);
+    const best = Math.max(...feasible.map(({ score }) => score), 1);
+    const rows = feasible.map((node) => [
+        nodeLink(node.node), el("span", { class: "meter" }, bar(node.score, best), String(node.score)),
+        ...shown.map((plugin) => { const it = node.plugins[plugin]; return it ? it.normalized * it.weight : ""; }),
+    ]);
+    const columns = [{ name: "Node" }, { name: "Score", number: true }, ...shown.map((plugin) => ({ name: plugin, number: true }))];
+    return table("The best node first; plugins that score all nodes alike are left out", columns, rows);
+}

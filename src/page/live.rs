@@ -1,0 +1,174 @@
+//! Overviews as they follow each other.
+//!
+//! Watchers share an overview, and nothing is computed without one. A watcher gets what has changed
+//! since what it was sent last, so a slow one has no backlog.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use futures::StreamExt as _;
+use futures::stream::unfold;
+use serde_json::{Value, json};
+use supercargo_client::api::full_text;
+use supercargo_framework::Timestamp;
+use supercargo_page::{MOST_TILES, Overview};
+use supercargo_serving::QueryResponse;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::overview::overview;
+use super::{dated, not_synced};
+use crate::insight::endpoint::Insight;
+
+/// The most streams.
+const MOST_WATCHERS: usize = 20;
+/// How often an overview is computed: four times a second, and once a second in a cluster whose
+/// nodes have no tile each.
+const PERIOD: Duration = Duration::from_millis(250);
+const LONG_PERIOD: Duration = Duration::from_secs(1);
+/// How long a stream may be silent.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How long a stream lasts. Then the client authenticates again.
+const LIFETIME: Duration = Duration::from_mins(5);
+/// Server-sent events.
+const EVENTS: &str = "text/event-stream";
+
+/// Overviews of one scheduler.
+pub(super) struct Live {
+    insight: Arc<Insight>,
+    last: Mutex<Option<Frame>>,
+    watchers: Arc<Semaphore>,
+}
+
+/// An overview.
+#[derive(Clone)]
+struct Frame {
+    /// Grows with each overview that differs from the one before.
+    sequence: u64,
+    overview: Arc<Overview>,
+    as_of: Timestamp,
+    until: Instant,
+}
+
+impl Live {
+    pub(super) fn new(insight: Arc<Insight>) -> Self {
+        Self { insight, last: Mutex::default(), watchers: Arc::new(Semaphore::new(MOST_WATCHERS)) }
+    }
+
+    /// The overview as it is.
+    pub(super) async fn snapshot(self: &Arc<Self>) -> QueryResponse {
+        if !self.insight.is_synced() {
+            return not_synced();
+        }
+        match Arc::clone(self).frame().await {
+            Ok(frame) => QueryResponse::answer(frame.snapshot().to_string(), true),
+            Err(error) => QueryResponse::unavailable(full_text(&*error)),
+        }
+    }
+
+    /// The overview, and then its changes.
+    pub(super) async fn stream(self: &Arc<Self>) -> QueryResponse {
+        if !self.insight.is_synced() {
+            return not_synced();
+        }
+        let Ok(place) = Arc::clone(&self.watchers).try_acquire_owned() else {
+            return QueryResponse::unavailable(format!("{MOST_WATCHERS} pages are open already"));
+        };
+        match Arc::clone(self).frame().await {
+            Ok(first) => {
+                let text = event("snapshot", &first.snapshot());
+                let watcher = Watcher::new(Arc::clone(self), first, place);
+                let later = unfold(watcher, async |mut watcher| Some((watcher.next().await?, watcher)));
+                let texts = futures::stream::iter([text]).chain(later);
+                QueryResponse::stream(EVENTS, texts.boxed())
+            }
+            Err(error) => QueryResponse::unavailable(full_text(&*error)),
+        }
+    }
+
+    /// The last overview, while it is new, or a new one.
+    async fn frame(self: Arc<Self>) -> Result<Frame> {
+        let mut last = self.last.lock().await;
+        if let Some(frame) = last.as_ref().filter(|frame| Instant::now() < frame.until) {
+            return Ok(frame.clone());
+        }
+        let (overview, as_of) = self.insight.read(|fork, as_of| (Arc::new(overview(fork)), as_of)).await?;
+        let until = Instant::now() + if overview.nodes() > MOST_TILES { LONG_PERIOD } else { PERIOD };
+        let frame = match last.as_ref() {
+            Some(old) if old.overview == overview => Frame { as_of, until, ..old.clone() },
+            old => Frame { sequence: old.map_or(1, |old| old.sequence + 1), overview, as_of, until },
+        };
+        Ok(last.insert(frame).clone())
+    }
+}
+
+impl Frame {
+    fn snapshot(&self) -> Value {
+        self.signed(self.overview.snapshot())
+    }
+
+    /// With the number and the time of the overview.
+    fn signed(&self, mut value: Value) -> Value {
+        value["sequence"] = self.sequence.into();
+        dated(value, self.as_of)
+    }
+}
+
+/// A stream's client.
+struct Watcher {
+    live: Arc<Live>,
+    /// What it was sent last.
+    sent: Frame,
+    heartbeat: Instant,
+    end: Instant,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Watcher {
+    fn new(live: Arc<Live>, sent: Frame, place: OwnedSemaphorePermit) -> Self {
+        let now = Instant::now();
+        Self { live, sent, heartbeat: now + HEARTBEAT, end: now + LIFETIME, _place: place }
+    }
+
+    /// The next event; `None` if the stream ends.
+    async fn next(&mut self) -> Option<String> {
+        loop {
+            sleep_until(self.sent.until.min(self.heartbeat)).await;
+            if Instant::now() >= self.end {
+                return None;
+            }
+            // The task goes on if the heartbeat is due first: others need its overview.
+            let frame = tokio::spawn(Arc::clone(&self.live).frame());
+            let text = match timeout_at(self.heartbeat, frame).await {
+                // A pause: the owner is busy, or nothing changes.
+                Err(_) => Some(event("heartbeat", &self.sent.signed(json!({})))),
+                // The scheduler has ended, or a plugin of the copy panicked.
+                Ok(Err(_) | Ok(Err(_))) => return None,
+                Ok(Ok(Ok(frame))) => self.take(frame),
+            };
+            if let Some(text) = text {
+                self.heartbeat = Instant::now() + HEARTBEAT;
+                return Some(text);
+            }
+        }
+    }
+
+    /// What has changed; `None` if nothing has and the heartbeat is not due.
+    fn take(&mut self, frame: Frame) -> Option<String> {
+        let old = std::mem::replace(&mut self.sent, frame);
+        let new = &self.sent;
+        if new.sequence == old.sequence {
+            return (Instant::now() >= self.heartbeat).then(|| event("heartbeat", &new.signed(json!({}))));
+        }
+        Some(match new.overview.changes_since(&old.overview) {
+            Some(changes) => event("changes", &new.signed(changes.json(&new.overview))),
+            None => event("snapshot", &new.snapshot()),
+        })
+    }
+}
+
+/// An event on the wire. JSON of one line needs no escapes.
+fn event(name: &str, data: &Value) -> String {
+    format!("event: {name}\ndata: {data}\n\n")
+}
