@@ -230,11 +230,18 @@ impl Demo {
                 () = go.cancelled() => {}
                 () = stop.cancelled() => return Ok(()),
             }
-            let Some(page) = page else { return schedule(&config, connection, None, &stop).await };
-            let link = page.link();
+            let Some(loopback) = page else { return schedule(&config, connection, None, &stop).await };
+            let link = loopback.link();
             print_text(&format!("Open {link}\n"))?;
             page::ui::open(&link);
-            schedule_with_page(&config, connection, &catalog, (page, Box::new(print_next_link)), &stop).await
+            schedule_with_page(
+                &config,
+                connection,
+                &catalog,
+                (loopback, Box::new(page::ui::print_next_link)),
+                &stop,
+            )
+            .await
         })
     }
 
@@ -328,12 +335,6 @@ impl Demo {
         print_text(&format!("\n{next_steps}\n"))?;
         self.print_from(lines).await
     }
-}
-
-/// Each link works once.
-fn print_next_link(link: String) {
-    // The demo ends at its next line if nobody reads.
-    let _ = print_text(&format!("For another browser: {link}\n"));
 }
 
 fn print_text(text: &str) -> Result<()> {

@@ -11,6 +11,7 @@
 mod live;
 mod node;
 mod overview;
+mod proxy;
 mod search;
 pub(crate) mod ui;
 
@@ -28,8 +29,8 @@ use supercargo_serving::{QueryPage, QueryResponse, Site};
 use tokio::sync::Semaphore;
 
 use self::live::Live;
-use crate::insight::endpoint::Insight;
 pub(crate) use crate::insight::endpoint::PATH;
+use crate::insight::endpoint::{Insight, question_names};
 
 /// The folder of the page's files.
 const ASSETS_PATH: &str = "/insight/assets/";
@@ -64,6 +65,12 @@ fn files() -> BTreeMap<String, QueryPage> {
     };
     let assets = ASSETS.iter().map(|asset| file(format!("{ASSETS_PATH}{}", asset.name), asset));
     assets.chain([file(PATH.to_owned(), &INDEX)]).collect()
+}
+
+/// The paths of [`data`].
+fn data_paths() -> Vec<String> {
+    let names = READS.iter().map(|(name, _)| *name).chain([OVERVIEW, STREAM]).chain(question_names());
+    names.map(|name| format!("{PATH}{name}")).collect()
 }
 
 /// What the page reads, by path: the answers to questions among it.

@@ -37,7 +37,7 @@ use supercargo_config::{Catalog, Config};
 /// The path of the questions, which end with the name of one.
 pub(crate) const PATH: &str = "/insight/";
 /// The header that says whether an answer is a good one: `true` or `false`.
-pub(super) const GOOD: &str = "supercargo-good";
+pub(crate) const GOOD: &str = "supercargo-good";
 /// The header with the time of the state.
 const AS_OF: &str = "supercargo-as-of";
 
@@ -68,6 +68,11 @@ const QUESTIONS: [(&str, Parse); 6] = [
     entry::<Resilience>(),
     entry::<Empty>(),
 ];
+
+/// The names of the questions.
+pub(crate) fn question_names() -> impl Iterator<Item = &'static str> {
+    QUESTIONS.iter().map(|(name, _)| *name)
+}
 
 const fn entry<Q: Question>() -> (&'static str, Parse) {
     (Q::NAME, parse::<Q>)
@@ -143,6 +148,11 @@ impl Insight {
     /// Whether the scheduler knows the cluster.
     pub(crate) fn is_synced(&self) -> bool {
         self.synced.is_cancelled()
+    }
+
+    /// Waits until the scheduler knows the cluster.
+    pub(crate) async fn synced(&self) {
+        self.synced.cancelled().await;
     }
 
     /// Reads a copy of the scheduler's state, and the time of it.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::unfold;
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use supercargo_framework::Timestamp;
 use supercargo_page::{MOST_TILES, Overview};
 use supercargo_serving::QueryResponse;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::overview::overview;
 use super::{dated, not_synced};
@@ -31,8 +32,10 @@ const LONG_PERIOD: Duration = Duration::from_secs(1);
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How long a stream lasts. Then the client authenticates again.
 const LIFETIME: Duration = Duration::from_mins(5);
+/// How long a stream waits for a scheduler that has just started.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Server-sent events.
-const EVENTS: &str = "text/event-stream";
+pub(super) const EVENTS: &str = "text/event-stream";
 
 /// Overviews of one scheduler.
 pub(super) struct Live {
@@ -69,7 +72,7 @@ impl Live {
 
     /// The overview, and then its changes.
     pub(super) async fn stream(self: &Arc<Self>) -> QueryResponse {
-        if !self.insight.is_synced() {
+        if timeout(PATIENCE, self.insight.synced()).await.is_err() {
             return not_synced();
         }
         let Ok(place) = Arc::clone(&self.watchers).try_acquire_owned() else {
@@ -132,7 +135,7 @@ impl Watcher {
     }
 
     /// The next event; `None` if the stream ends.
-    async fn next(&mut self) -> Option<String> {
+    async fn next(&mut self) -> Option<Bytes> {
         loop {
             sleep_until(self.sent.until.min(self.heartbeat)).await;
             if Instant::now() >= self.end {
@@ -155,7 +158,7 @@ impl Watcher {
     }
 
     /// What has changed; `None` if nothing has and the heartbeat is not due.
-    fn take(&mut self, frame: Frame) -> Option<String> {
+    fn take(&mut self, frame: Frame) -> Option<Bytes> {
         let old = std::mem::replace(&mut self.sent, frame);
         let new = &self.sent;
         if new.sequence == old.sequence {
@@ -169,6 +172,6 @@ impl Watcher {
 }
 
 /// An event on the wire. JSON of one line needs no escapes.
-fn event(name: &str, data: &Value) -> String {
-    format!("event: {name}\ndata: {data}\n\n")
+fn event(name: &str, data: &Value) -> Bytes {
+    format!("event: {name}\ndata: {data}\n\n").into()
 }

@@ -15,11 +15,12 @@ const PERIOD = 4_000;
  * @param {string} path
  * @param {[string, string][]} parameters
  * @param {(data: any, good: boolean) => Shown} show
+ * @param {Node[]} [controls] What is between the sentence and the rest.
  */
-export async function follow({ live, root, signal }, path, parameters, show) {
+export async function follow({ live, root, signal }, path, parameters, show, controls = []) {
     const headline = el("h1", { "aria-live": "polite" }, "Asking the scheduler …");
     const body = el("div", { class: "answer" });
-    root.append(headline, body);
+    root.append(headline, ...controls, body);
     let last = "";
     let busy = false;
     let asked = -Infinity;

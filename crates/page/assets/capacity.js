@@ -9,9 +9,12 @@ export function capacity({ place, root, signal }) {
     const [pod, by, empty] = [parameters.get("pod") ?? "", parameters.get("by") ?? "", parameters.get("empty") ?? ""];
     /** @param {Record<string, string>} change */
     const go = (change) => { location.hash = fragment(["capacity"], { pod, by, empty, ...change }); };
-    const headline = el("h1", { "aria-live": "polite" }, "Ask about capacity");
+    const headline = el("h1", { "aria-live": "polite" }, "How much more fits, and what may fail");
     /** @param {any} data */
-    const say = (data) => { headline.textContent = printable(data.headline); };
+    const say = (data) => {
+        // The only answer is the page's.
+        if ([pod, by, empty].filter(Boolean).length === 1) headline.textContent = printable(data.headline);
+    };
     root.append(headline,
         section("How many more pods like one fit?", field("Pod: NAMESPACE/NAME", pod, "Count", (text) => go({ pod: text }))),
         section("What if any one of them fails?", choice(by, (value) => go({ by: value }))),
@@ -73,20 +76,20 @@ function fits({ byNode, limitedBy }) {
     const nodes = /** @type {[string, number][]} */ (Object.entries(byNode)).sort(([, one], [, other]) => other - one);
     const parts = [];
     if (nodes.length > 0) parts.push(table("Where they fit", [{ name: "Node" }, { name: "Pods", number: true }], nodes.map(([node, pods]) => [nodeLink(node), pods])));
-    if (limitedBy?.length > 0) parts.push(table("What refuses the next one", [{ name: "Reason" }, { name: "Nodes", number: true }, { name: "Only reason", number: true }], limitedBy.map((/** @type {any} */ it) => [printable(it.text), it.nodes, it.alone])));
+    if (limitedBy?.length > 0) parts.push(table("What refuses the next one", [{ name: "Reason", wide: true }, { name: "Nodes", number: true }, { name: "Only reason", number: true }], limitedBy.map((/** @type {any} */ it) => [printable(it.text), it.nodes, it.alone])));
     return el("div", {}, ...parts);
 }
 
 /** @param {any} data */
 function resilience({ by, failures }) {
-    const columns = [{ name: "Fails" }, { name: "Affected", number: true }, { name: "Down", number: true }, { name: "First pod that stays down" }];
+    const columns = [{ name: "Fails" }, { name: "Affected", number: true }, { name: "Down", number: true }, { name: "First pod that stays down", wide: true }];
     return table("The worst first", columns, failures.map((/** @type {any} */ it) => [by === "node" ? nodeLink(it.fails) : name(it.fails), it.affected, it.down, obstacle(it.first)]));
 }
 
 /** @param {any} data */
 function nodesThatCouldGo({ nodes }) {
     const go = nodes.filter((/** @type {any} */ it) => it.couldGo).length;
-    const columns = [{ name: "Node" }, { name: "Could go" }, { name: "Pods that move", number: true }, { name: "Obstacle" }];
+    const columns = [{ name: "Node" }, { name: "Could go" }, { name: "Pods that move", number: true }, { name: "Obstacle", wide: true }];
     return table(`${count(go, "node")} could go, in this order`, columns, nodes.map((/** @type {any} */ it) => [nodeLink(it.node), it.couldGo ? "yes" : "no", it.pods, obstacle(it.obstacle)]));
 }
 

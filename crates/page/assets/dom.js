@@ -2,7 +2,7 @@
 // text, never markup.
 
 /** @typedef {Node | string | number | null | undefined} Child */
-/** @typedef {{ name: string, number?: boolean }} Column */
+/** @typedef {{ name: string, number?: boolean, wide?: boolean }} Column */
 
 /** What moves the writing direction, or is not shown. */
 const UNPRINTABLE = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/gu;
@@ -105,7 +105,7 @@ const MOST_ROWS = 200;
  * @param {Child[][]} rows
  */
 export function table(caption, columns, rows) {
-    const classOf = (/** @type {number} */ at) => (columns[at].number ? "number" : null);
+    const classOf = (/** @type {number} */ at) => (columns[at].number ? "number" : columns[at].wide ? "wide" : null);
     const body = el("tbody", {});
     const more = el("button", { type: "button", class: "more" });
     let shown = 0;

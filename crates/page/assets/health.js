@@ -6,7 +6,7 @@ import { waiting } from "./model.js";
 /** @param {import("./main.js").Context} context */
 export function health({ live, root, signal }) {
     const headline = el("h1", {}, "Waiting for the scheduler …");
-    const place = el("div", {});
+    const place = el("div", { class: "answer" });
     root.append(headline, place);
     let drawn = "";
     const show = () => {
@@ -23,7 +23,7 @@ export function health({ live, root, signal }) {
         ];
         const page = [
             ["State of the scheduler shown", new Date(model.asOf).toLocaleTimeString()],
-            ["Clock of the scheduler ahead of this one", skew(model.asOf, live.age())],
+            ["Its age by the clock of this computer", `${live.behind.toFixed(1)} s`],
             ["Overviews so far", model.sequence.toLocaleString("en")],
             ["Heard", `${live.age()} s ago`],
         ];
@@ -38,10 +38,4 @@ export function health({ live, root, signal }) {
     const timer = setInterval(show, 1_000);
     signal.addEventListener("abort", () => clearInterval(timer));
     show();
-}
-
-/** @param {string} asOf @param {number} age */
-function skew(asOf, age) {
-    const seconds = Math.round((new Date(asOf).getTime() - Date.now()) / 1000 + age);
-    return Number.isFinite(seconds) ? `${seconds} s` : "unknown";
 }

@@ -23,6 +23,8 @@ export class Live {
         this.connected = false;
         /** When the server was heard last, by `performance.now()`. */
         this.heard = performance.now();
+        /** How old the state was when it came, in seconds, by the clock of this computer. */
+        this.behind = 0;
         /** @type {Set<Listener>} */
         this.listeners = new Set();
     }
@@ -74,6 +76,8 @@ export class Live {
 
     /** @param {string} kind @param {any} data */
     take(kind, data) {
+        this.behind = (Date.now() - new Date(data.asOf).getTime()) / 1000;
+        if (kind === "heartbeat" && this.model) this.model.asOf = data.asOf;
         if (kind === "heartbeat" || (kind === "changes" && !this.model)) return;
         let changed = null;
         if (kind === "changes" && this.model) {

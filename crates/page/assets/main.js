@@ -2,7 +2,7 @@
 
 import { begin } from "./api.js";
 import { capacity } from "./capacity.js";
-import { el, problem } from "./dom.js";
+import { el, printable, problem } from "./dom.js";
 import { health } from "./health.js";
 import { Live } from "./live.js";
 import { node } from "./node.js";
@@ -95,7 +95,8 @@ function watchAge() {
         banner.hidden = !stale || (live.model === null && live.problem === null && live.age() < 2);
         if (banner.hidden) return;
         const since = live.model ? `What you see is ${live.age()} s old.` : "There is nothing to show yet.";
-        banner.textContent = `${live.problem ?? "The scheduler does not answer"}. ${since} Trying again.`;
+        const why = printable(live.problem ?? "the scheduler does not answer");
+        banner.textContent = `${why.charAt(0).toUpperCase()}${why.slice(1)}. ${since} Trying again.`;
     };
     setInterval(tick, 500);
     tick();

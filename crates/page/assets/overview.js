@@ -13,7 +13,7 @@ const WORDS = new Map([
     ["DynamicResources", "devices are not available"],
     ["GangScheduling", "the rest of the group is missing"],
     ["InterPodAffinity", "affinity to other pods"],
-    ["NodeAffinity", "no node has the requested labels"],
+    ["NodeAffinity", "labels do not match"],
     ["NodeName", "another node is named"],
     ["NodePorts", "the host port is taken"],
     ["NodeResourcesFit", "too little is free"],

@@ -15,22 +15,20 @@ export function pending(context) {
         event.preventDefault();
         location.hash = fragment(["pending"], { namespace: field.value.trim() });
     });
-    const shown = follow(context, "pending", namespace ? [["namespace", namespace]] : [], (data) => ({
+    return follow(context, "pending", namespace ? [["namespace", namespace]] : [], (data) => ({
         headline: data.headline,
         body: [
             data.reasons.length > 0 ? el("ol", { class: "board" }, ...data.reasons.map((/** @type {any} */ reason) => row(reason, data.reasons[0].pods))) : el("p", { class: "quiet" }, "Every pod has a node."),
             elsewhere(["pending", ...(namespace ? [`--namespace=${namespace}`] : [])], data),
         ],
-    }));
-    context.root.append(form);
-    return shown;
+    }), [form]);
 }
 
 /** @param {any} reason @param {number} most */
 function row({ reason, pods, workloads, example, fix }, most) {
     const named = Object.entries(workloads).sort(([, one], [, other]) => other - one);
     const rest = named.length - MOST_WORKLOADS;
-    const names = named.slice(0, MOST_WORKLOADS).map(([workload, number]) => el("li", {}, name(workload), ` ${number}`));
+    const names = named.slice(0, MOST_WORKLOADS).map(([workload, number]) => el("li", {}, name(workload), number > 1 ? ` × ${number}` : ""));
     return el("li", {},
         el("div", { class: "amount" }, pods.toLocaleString("en")),
         el("div", {},

@@ -45,9 +45,9 @@ function fixes(data) {
 function funnel(nodes, refusals) {
     const rows = refusals.map((refusal) => [
         printable(refusal.text), el("code", {}, refusal.plugin), refusal.nodes, refusal.alone,
-        el("span", { class: "meter" }, bar(refusal.left, nodes), String(refusal.left)),
+        el("span", { class: "meter" }, bar(refusal.left, nodes), el("span", {}, refusal.left)),
     ]);
-    const columns = [{ name: "Reason" }, { name: "Plugin" }, { name: "Nodes", number: true }, { name: "Only reason", number: true }, { name: "Left", number: true }];
+    const columns = [{ name: "Reason", wide: true }, { name: "Plugin" }, { name: "Nodes", number: true }, { name: "Only reason", number: true }, { name: "Left", number: true }];
     return table(`${count(nodes, "node")} in the order of the plugins; “left” is how many no plugin has refused so far`, columns, rows);
 }
 
@@ -73,7 +73,7 @@ function groups(refusals) {
             el("ul", { class: "plain" }, ...reasons.map((at) => el("li", {}, printable(refusals[at].text)))),
             el("span", {}, ...nodes.slice(0, MOST_NAMES).flatMap((node, at) => [at > 0 ? ", " : "", nodeLink(node)]), nodes.length > MOST_NAMES ? ` and ${nodes.length - MOST_NAMES} more` : ""),
         ]);
-    return table("Nodes with the fewest reasons first", [{ name: "Nodes", number: true }, { name: "Refused for" }, { name: "Such as" }], rows);
+    return table("Nodes with the fewest reasons first", [{ name: "Nodes", number: true }, { name: "Refused for", wide: true }, { name: "Such as" }], rows);
 }
 
 /** @param {any[]} feasible */
@@ -82,7 +82,7 @@ function scores(feasible) {
     const shown = plugins.filter((plugin) => new Set(feasible.map((node) => node.plugins[plugin]?.normalized)).size > 1);
     const best = Math.max(...feasible.map(({ score }) => score), 1);
     const rows = feasible.map((node) => [
-        nodeLink(node.node), el("span", { class: "meter" }, bar(node.score, best), String(node.score)),
+        nodeLink(node.node), el("span", { class: "meter" }, bar(node.score, best), el("span", {}, node.score)),
         ...shown.map((plugin) => { const it = node.plugins[plugin]; return it ? it.normalized * it.weight : ""; }),
     ]);
     const columns = [{ name: "Node" }, { name: "Score", number: true }, ...shown.map((plugin) => ({ name: plugin, number: true }))];

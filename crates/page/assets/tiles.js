@@ -7,7 +7,7 @@ import { bar, count, el, name, nodeLink, percent, printable, table } from "./dom
 /** @typedef {{ canvas: HTMLCanvasElement, first: number, tiles: number, columns: number }} Part */
 
 /** The most tiles of a map, with the size of a tile and the gap between two, in pixels. */
-const SIZES = [[80, 40, 4], [400, 24, 3], [1500, 14, 2], [Infinity, 9, 1]];
+const SIZES = [[80, 44, 4], [400, 24, 3], [1500, 14, 2], [Infinity, 9, 1]];
 /** A tile of this size has its number in it. */
 const LEGIBLE = 24;
 const STEPS = 40;
@@ -19,7 +19,7 @@ function ramp(dark) {
         const light = dark ? 0.3 + 0.56 * part : 0.95 - 0.53 * part;
         const chroma = dark ? 0.03 + 0.09 * part : 0.015 + 0.115 * part;
         const hue = dark ? 262 - 62 * part : 220 + 38 * part;
-        return { fill: `oklch(${light.toFixed(3)} ${chroma.toFixed(3)} ${hue.toFixed(0)})`, ink: light > 0.64 ? "#0d1117" : "#ffffff" };
+        return { fill: `oklch(${light.toFixed(3)} ${chroma.toFixed(3)} ${hue.toFixed(0)})`, ink: light > 0.58 ? "#0d1117" : "#ffffff" };
     });
 }
 
@@ -239,7 +239,10 @@ export class TileMap {
         if (model.tiles.cordoned[at] > 0) hatch(context, left, side, colours.forced ? colours.accent : ink);
         context.lineWidth = 1;
         context.strokeStyle = colours.edge;
+        // Edges of tiny tiles would outshine what is in them.
+        context.globalAlpha = size >= LEGIBLE || colours.forced ? 1 : 0.5;
         context.strokeRect(left + 0.5, left + 0.5, side - 1, side - 1);
+        context.globalAlpha = 1;
         if (size >= LEGIBLE && !colours.forced) this.label(context, model, at, ink, share);
         if (at === this.focused) {
             context.lineWidth = Math.max(2, gap);
@@ -305,5 +308,5 @@ export function tileTable(model) {
 
 /** @param {number} share */
 export function meter(share) {
-    return el("span", { class: "meter" }, bar(share, 200), percent(share));
+    return el("span", { class: "meter" }, bar(share, 200), el("span", {}, percent(share)));
 }

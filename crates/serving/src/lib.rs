@@ -73,7 +73,7 @@ use self::handler_chain::HandlerChain;
 pub use self::health::{Check, Checks, Probe};
 pub use self::loopback::{Loopback, NextLink, SESSION, Site};
 use self::review::Reviewer;
-pub use self::routes::{Endpoints, JsonPage, QueryPage, QueryResponse, TextPage, TextStream};
+pub use self::routes::{Endpoints, JsonPage, Parts, QueryPage, QueryResponse, TextPage};
 use self::sni::Certificates;
 use self::trust::Trust;
 use supercargo_client::api::Api;

@@ -34,8 +34,8 @@ pub type JsonPage = Arc<dyn Fn() -> BoxFuture<'static, Value> + Send + Sync>;
 /// Answers the query of a request.
 pub type QueryPage = Arc<dyn Fn(Vec<(String, String)>) -> BoxFuture<'static, QueryResponse> + Send + Sync>;
 
-/// Texts that follow each other.
-pub type TextStream = BoxStream<'static, String>;
+/// Parts of a text that follow each other.
+pub type Parts = BoxStream<'static, Bytes>;
 
 /// The response to a query.
 pub enum QueryResponse {
@@ -50,10 +50,10 @@ pub enum QueryResponse {
         /// Headers.
         headers: Vec<(&'static str, String)>,
     },
-    /// Texts, each sent when it is there. The next one is made once the client takes it.
+    /// Parts of a text, each sent when it is there. The next one is made once the client takes it.
     Stream {
-        /// The texts.
-        texts: TextStream,
+        /// The parts.
+        parts: Parts,
         /// The content type.
         content_type: &'static str,
         /// Headers.
@@ -74,9 +74,9 @@ impl QueryResponse {
         Self::Text { status: StatusCode::OK, text: text.into(), content_type, headers: Vec::new() }
     }
 
-    /// 200, and texts that follow each other.
-    pub fn stream(content_type: &'static str, texts: TextStream) -> Self {
-        Self::Stream { texts, content_type, headers: Vec::new() }
+    /// 200, and parts that follow each other.
+    pub fn stream(content_type: &'static str, parts: Parts) -> Self {
+        Self::Stream { parts, content_type, headers: Vec::new() }
     }
 
     /// 400.
@@ -113,8 +113,8 @@ impl QueryResponse {
             Self::Text { status, text, content_type, headers } => {
                 (answer(status, content_type, text), headers)
             }
-            Self::Stream { texts, content_type, headers } => {
-                let body = Body::from_stream(texts.map(Ok::<_, Infallible>));
+            Self::Stream { parts, content_type, headers } => {
+                let body = Body::from_stream(parts.map(Ok::<_, Infallible>));
                 let mut response = answer(StatusCode::OK, content_type, body);
                 response.extensions_mut().insert(Streamed);
                 (response, headers)
