@@ -17,21 +17,29 @@ use super::endpoint::{GOOD, PATH};
 use super::leader::{Kubectl, Leader, LeaderOptions, is_plugin_of_kubectl};
 use super::question::{Question, View};
 
-/// A running supercargo.
+/// Whether a running supercargo answers, and which.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Running supercargo")]
-pub(crate) struct Remote {
+#[command(mut_arg("server", |server| server.conflicts_with_all([OWN_STATE, &["kubeconfig"]].concat())))]
+pub(super) struct Remote {
     /// Ask the running supercargo that leads: kubectl forwards a port to its pod. The default of
     /// `kubectl supercargo`
     #[arg(long, conflicts_with_all = [OWN_STATE, &["server"]].concat())]
     leader: bool,
-    #[command(flatten)]
-    leader_options: LeaderOptions,
     /// Read the cluster, as `supercargo` does by default
     #[arg(long, conflicts_with_all = ["leader", "server"])]
     standalone: bool,
-    /// URL of a supercargo that runs with --insight; without it, the command reads the cluster
-    #[arg(long, value_name = "URL", conflicts_with_all = [OWN_STATE, &["kubeconfig"]].concat())]
+    #[command(flatten)]
+    target: Target,
+}
+
+/// A running supercargo.
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    #[command(flatten)]
+    leader_options: LeaderOptions,
+    /// URL of a supercargo that runs with --insight
+    #[arg(long, value_name = "URL")]
     server: Option<Uri>,
     /// File with a bearer token for --server
     #[arg(long, value_name = "FILE", requires = "server")]
@@ -57,14 +65,9 @@ pub(crate) struct Way {
 }
 
 impl Remote {
-    /// Whether the command must read the cluster.
-    pub(crate) fn is_standalone(&self) -> bool {
-        self.standalone
-    }
-
     /// Whether a running supercargo answers.
     pub(super) fn is_asked(&self) -> bool {
-        self.leader || self.server.is_some() || is_plugin_of_kubectl() && !self.standalone
+        self.leader || self.target.server.is_some() || is_plugin_of_kubectl() && !self.standalone
     }
 
     /// Asks a question. Returns the answer, and whether it is a good one.
@@ -76,9 +79,12 @@ impl Remote {
     ) -> Result<(String, bool)> {
         let request = Request::get(format!("{PATH}{}?{}", Q::NAME, query(question, view)?));
         let request = request.body(Bytes::new())?;
-        send(&self.open(kubeconfig).await?, request).await
+        send(&self.target.open(kubeconfig).await?, request).await
     }
 
+}
+
+impl Target {
     /// Opens a way to --server, or to the leader.
     pub(crate) async fn open(&self, kubeconfig: Option<PathBuf>) -> Result<Way> {
         if let Some(server) = &self.server {

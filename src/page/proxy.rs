@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::{Request, Response, StatusCode, header};
@@ -18,14 +18,14 @@ use tokio::sync::Mutex;
 
 use super::live::EVENTS;
 use super::{data_paths, endpoint, response};
-use crate::insight::{GOOD, Remote, Way, refusal};
+use crate::insight::{GOOD, Target, Way, refusal};
 
 /// The largest answer in bytes. That of a pod names all nodes of a large cluster several times.
 const MOST_BYTES: usize = 64 << 20;
 
 /// A running supercargo, and how to find it again.
 pub(super) struct Proxy {
-    remote: Remote,
+    target: Target,
     kubeconfig: Option<PathBuf>,
     open: Mutex<Option<Arc<Opened>>>,
 }
@@ -38,8 +38,8 @@ struct Opened {
 
 impl Proxy {
     /// Finds it, and asks whether it has a page.
-    pub(super) async fn open(remote: Remote, kubeconfig: Option<PathBuf>) -> Result<Arc<Self>> {
-        let proxy = Arc::new(Self { remote, kubeconfig, open: Mutex::default() });
+    pub(super) async fn open(target: Target, kubeconfig: Option<PathBuf>) -> Result<Arc<Self>> {
+        let proxy = Arc::new(Self { target, kubeconfig, open: Mutex::default() });
         let opened = proxy.way().await?;
         let answer = opened.send("/insight/overview", &[]).await?;
         match answer.status() {
@@ -89,7 +89,7 @@ impl Proxy {
         if let Some(opened) = &*open {
             return Ok(Arc::clone(opened));
         }
-        let way = self.remote.open(self.kubeconfig.clone()).await?;
+        let way = self.target.open(self.kubeconfig.clone()).await?;
         let client = Client::new(WatchService::connect(way.config.clone())?, "default");
         Ok(Arc::clone(open.insert(Arc::new(Opened { client, way }))))
     }
@@ -103,10 +103,11 @@ impl Opened {
     async fn send(&self, path: &str, query: &[(String, String)]) -> Result<Response<Body>> {
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
         let request = Request::get(format!("{path}?{query}")).body(Body::empty())?;
-        self.client
-            .send(request)
-            .await
-            .map_err(|error| anyhow!(error).context(format!("cannot ask {}", self.way.name)))
+        let answer = self.client.send(request).await.map_err(|error| match error {
+            kube::Error::Service(source) => anyhow::Error::from_boxed(source),
+            other => other.into(),
+        });
+        answer.with_context(|| format!("cannot ask {}", self.way.name))
     }
 }
 

@@ -4,14 +4,14 @@ use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use supercargo_serving::{Loopback, Site};
 
 use super::proxy::Proxy;
 use super::{PATH, files};
 use crate::cli::output;
-use crate::insight::Remote;
+use crate::insight::Target;
 use crate::run::stop_signal;
 
 #[derive(Args, Debug)]
@@ -23,16 +23,15 @@ pub(crate) struct Ui {
     #[arg(long, value_name = "FILE", conflicts_with = "server")]
     kubeconfig: Option<PathBuf>,
     #[command(flatten)]
-    remote: Remote,
+    target: Target,
 }
 
 impl Ui {
     /// Serves the page of a running supercargo until a signal.
     pub(crate) async fn serve(self) -> Result<()> {
-        ensure!(!self.remote.is_standalone(), "the page needs a running supercargo; omit --standalone");
         let stop = stop_signal(|| {})?;
         let proxy = tokio::select! {
-            proxy = Proxy::open(self.remote, self.kubeconfig) => proxy?,
+            proxy = Proxy::open(self.target, self.kubeconfig) => proxy?,
             () = stop.cancelled() => return Ok(()),
         };
         let loopback = Loopback::bind(PATH).await.context("cannot listen on loopback")?;

@@ -44,7 +44,7 @@ function fixes(data) {
 /** @param {number} nodes @param {Refusal[]} refusals */
 function funnel(nodes, refusals) {
     const rows = refusals.map((refusal) => [
-        printable(refusal.text), el("code", {}, refusal.plugin), refusal.nodes, refusal.alone,
+        printable(refusal.text), el("code", {}, printable(refusal.plugin)), refusal.nodes, refusal.alone,
         el("span", { class: "meter" }, bar(refusal.left, nodes), el("span", {}, refusal.left)),
     ]);
     const columns = [{ name: "Reason", wide: true }, { name: "Plugin" }, { name: "Nodes", number: true }, { name: "Only reason", number: true }, { name: "Left", number: true }];
@@ -85,6 +85,6 @@ function scores(feasible) {
         nodeLink(node.node), el("span", { class: "meter" }, bar(node.score, best), el("span", {}, node.score)),
         ...shown.map((plugin) => { const it = node.plugins[plugin]; return it ? it.normalized * it.weight : ""; }),
     ]);
-    const columns = [{ name: "Node" }, { name: "Score", number: true }, ...shown.map((plugin) => ({ name: plugin, number: true }))];
+    const columns = [{ name: "Node" }, { name: "Score", number: true }, ...shown.map((plugin) => ({ name: printable(plugin), number: true }))];
     return table("The best node first; plugins that score all nodes alike are left out", columns, rows);
 }
