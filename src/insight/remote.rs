@@ -81,7 +81,6 @@ impl Remote {
         let request = request.body(Bytes::new())?;
         send(&self.target.open(kubeconfig).await?, request).await
     }
-
 }
 
 impl Target {

@@ -41,7 +41,7 @@ async function fill(place, path, parameters, signal, say, show, words) {
     try {
         const { data } = await ask(path, parameters, signal);
         say(data);
-        place.append(el("p", { class: "key" }, printable(data.headline)), show(data), elsewhere(words, data));
+        place.append(el("p", { class: "key" }, data.headline), show(data), elsewhere(words, data));
     } catch (error) {
         if (!signal.aborted) place.append(problem(error));
     }
@@ -76,7 +76,7 @@ function fits({ byNode, limitedBy }) {
     const nodes = /** @type {[string, number][]} */ (Object.entries(byNode)).sort(([, one], [, other]) => other - one);
     const parts = [];
     if (nodes.length > 0) parts.push(table("Where they fit", [{ name: "Node" }, { name: "Pods", number: true }], nodes.map(([node, pods]) => [nodeLink(node), pods])));
-    if (limitedBy?.length > 0) parts.push(table("What refuses the next one", [{ name: "Reason", wide: true }, { name: "Nodes", number: true }, { name: "Only reason", number: true }], limitedBy.map((/** @type {any} */ it) => [printable(it.text), it.nodes, it.alone])));
+    if (limitedBy?.length > 0) parts.push(table("What refuses the next one", [{ name: "Reason", wide: true }, { name: "Nodes", number: true }, { name: "Only reason", number: true }], limitedBy.map((/** @type {any} */ it) => [it.text, it.nodes, it.alone])));
     return el("div", {}, ...parts);
 }
 
@@ -95,5 +95,5 @@ function nodesThatCouldGo({ nodes }) {
 
 /** @param {{ pod: string, reason: string } | null} it */
 function obstacle(it) {
-    return it ? el("span", {}, podLinkOf(it.pod), `: ${printable(it.reason)}`) : "";
+    return it ? el("span", {}, podLinkOf(it.pod), `: ${it.reason}`) : "";
 }

@@ -4,12 +4,12 @@
 /** @typedef {Node | string | number | null | undefined} Child */
 /** @typedef {{ name: string, number?: boolean, wide?: boolean }} Column */
 
-/** What moves the writing direction, or is not shown. */
-const UNPRINTABLE = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/gu;
+/** What moves the writing direction, or is not shown. Lines may break. */
+const UNPRINTABLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/gu;
 
 /**
- * Makes an element. Attributes that are functions are listeners, and those named `--x` are
- * properties of its style.
+ * Makes an element. Texts are printable. Attributes that are functions are listeners, and those
+ * named `--x` are properties of its style.
  *
  * @param {string} tag
  * @param {Record<string, any>} attributes
@@ -28,7 +28,7 @@ export function el(tag, attributes, ...children) {
         }
     }
     element.append(...children.filter((child) => child !== null && child !== undefined).map((child) =>
-        child instanceof Node ? child : String(child)));
+        child instanceof Node ? child : printable(child)));
     return element;
 }
 
@@ -163,15 +163,10 @@ export function elsewhere(words, data) {
     const json = el("pre", { tabindex: 0 });
     const details = el("details", {}, el("summary", {}, "JSON"), json);
     details.addEventListener("toggle", () => {
-        json.textContent = printableLines(JSON.stringify(data, null, 2));
+        json.textContent = printable(JSON.stringify(data, null, 2));
     }, { once: true });
     return el("footer", { class: "elsewhere" },
-        el("div", { class: "command" }, el("code", {}, printable(command)), copyButton("Copy as kubectl", command)), details);
-}
-
-/** @param {string} text */
-function printableLines(text) {
-    return text.split("\n").map(printable).join("\n");
+        el("div", { class: "command" }, el("code", {}, command), copyButton("Copy as kubectl", printable(command))), details);
 }
 
 /**
@@ -194,5 +189,5 @@ export function section(title, ...children) {
 /** Why there is no answer. @param {unknown} error */
 export function problem(error) {
     const text = error instanceof Error ? error.message : String(error);
-    return el("p", { class: "problem", role: "alert" }, printable(text));
+    return el("p", { class: "problem", role: "alert" }, text);
 }

@@ -65,7 +65,7 @@ async function show(focus) {
     const here = place();
     const known = VIEWS.get(here.path[0]) ?? VIEWS.get("overview");
     if (!known) return;
-    document.title = `${[known.title, ...here.path.slice(1)].join(" ")} · supercargo`;
+    document.title = printable(`${[known.title, ...here.path.slice(1)].join(" ")} · supercargo`);
     for (const link of byId("views").querySelectorAll("a")) {
         const current = link.getAttribute("href") === `#/${here.path[0]}`;
         if (current) link.setAttribute("aria-current", "page");

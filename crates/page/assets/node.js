@@ -1,7 +1,7 @@
 // A node, and the pods on it.
 
 import { follow } from "./asked.js";
-import { count, el, elsewhere, fragment, name, podLink, printable, section, table } from "./dom.js";
+import { count, el, elsewhere, fragment, name, podLink, section, table } from "./dom.js";
 import { meter } from "./tiles.js";
 
 /** @param {import("./main.js").Context} context */
@@ -45,5 +45,5 @@ function pods(caption, all) {
 
 /** @param {any} taint */
 function taint({ key, value, effect }) {
-    return el("li", {}, name(printable(value ? `${key}=${value}:${effect}` : `${key}:${effect}`), "label"));
+    return el("li", {}, name(value ? `${key}=${value}:${effect}` : `${key}:${effect}`, "label"));
 }

@@ -1,6 +1,6 @@
 // All nodes at a glance, and why pods wait.
 
-import { bar, count, el, elsewhere, fragment, percent, printable, section } from "./dom.js";
+import { bar, count, el, elsewhere, fragment, percent, section } from "./dom.js";
 import { waiting } from "./model.js";
 import { TileMap, legend, tileTable } from "./tiles.js";
 
@@ -117,14 +117,14 @@ function factsOf({ cpu, memory, cordoned, queue }) {
 /** @param {string[]} plugins */
 function words(plugins) {
     if (plugins.length === 0) return "other reasons";
-    return plugins.map((plugin) => WORDS.get(plugin) ?? printable(plugin)).join(", and ");
+    return plugins.map((plugin) => WORDS.get(plugin) ?? plugin).join(", and ");
 }
 
 /** @param {Summary} summary */
 function reasonsOf({ reasons, queue }) {
     const most = Math.max(...reasons.map(({ pods }) => pods), 1);
     const rows = reasons.map(({ plugins, pods }) =>
-        el("li", {}, el("a", { href: fragment(["pending"]) }, el("span", { class: "amount" }, pods.toLocaleString("en")), el("span", { class: "words" }, words(plugins))), bar(pods, most), el("code", {}, printable(plugins.join(", ")))));
+        el("li", {}, el("a", { href: fragment(["pending"]) }, el("span", { class: "amount" }, pods.toLocaleString("en")), el("span", { class: "words" }, words(plugins))), bar(pods, most), el("code", {}, plugins.join(", "))));
     if (rows.length > 0) return rows;
     return [el("li", { class: "quiet" }, queue.active > 0 ? "No pod was rejected. Some wait for their turn." : "No pod waits.")];
 }

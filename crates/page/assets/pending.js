@@ -32,9 +32,9 @@ function row({ reason, pods, workloads, example, fix }, most) {
     return el("li", {},
         el("div", { class: "amount" }, pods.toLocaleString("en")),
         el("div", {},
-            el("h2", {}, printable(reason)),
+            el("h2", {}, reason),
             bar(pods, most),
-            fix ? el("p", { class: "fix" }, el("strong", {}, "Helps: "), printable(fix)) : null,
+            fix ? el("p", { class: "fix" }, el("strong", {}, "Helps: "), fix) : null,
             el("ul", { class: "workloads", "aria-label": "Workloads" }, ...names, rest > 0 ? el("li", {}, `and ${count(rest, "other")}`) : null),
             el("p", {}, "For example ", podLinkOf(example))));
 }

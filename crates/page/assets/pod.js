@@ -1,7 +1,7 @@
 // Why a pod is pending, or why it is on its node.
 
 import { follow } from "./asked.js";
-import { bar, copyButton, count, el, elsewhere, fragment, name, nodeLink, printable, section, table } from "./dom.js";
+import { bar, copyButton, count, el, elsewhere, fragment, name, nodeLink, section, table } from "./dom.js";
 
 /** @typedef {{ plugin: string, text: string, nodes: number, nodeNames: string[], alone: number, left: number }} Refusal */
 
@@ -14,14 +14,14 @@ export function pod(context) {
     return follow(context, "why", [["pod", `${namespace}/${pod}`]], (data) => ({
         headline: data.headline,
         body: [
-            ...data.hindrances.map((/** @type {string} */ text) => el("p", { class: "key" }, printable(text))),
-            data.keyReason && data.feasible.length === 0 ? el("p", { class: "key" }, el("strong", {}, "Key reason: "), printable(data.keyReason)) : null,
+            ...data.hindrances.map((/** @type {string} */ text) => el("p", { class: "key" }, text)),
+            data.keyReason && data.feasible.length === 0 ? el("p", { class: "key" }, el("strong", {}, "Key reason: "), data.keyReason) : null,
             data.pod.node ? el("p", {}, "On node ", nodeLink(data.pod.node)) : null,
             fixes(data),
             data.refusals.length > 0 ? section("What refuses it", funnel(data.nodes, data.refusals)) : null,
             data.refusals.length > 0 ? section("Nodes that refuse alike", groups(data.refusals)) : null,
             data.feasible.length > 0 ? section("Nodes that fit", scores(data.feasible)) : null,
-            data.triedAgainIf.length > 0 && !data.pod.node ? section("Tried again if", el("ul", {}, ...data.triedAgainIf.map((/** @type {string} */ event) => el("li", {}, printable(event))))) : null,
+            data.triedAgainIf.length > 0 && !data.pod.node ? section("Tried again if", el("ul", {}, ...data.triedAgainIf.map((/** @type {string} */ event) => el("li", {}, event)))) : null,
             data.message ? section("Message in the pod's status", el("blockquote", {}, name(data.message, "message"))) : null,
             el("p", { class: "actions" },
                 el("a", { href: fragment(["what-if"], { copy: `${namespace}/${pod}=1` }) }, "What if there were another one?"), " ",
@@ -38,13 +38,13 @@ function fixes(data) {
         return data.preemption ? el("p", {}, "Preemption makes room on ", nodeLink(data.preemption)) : el("p", { class: "quiet" }, "No tried change of the pod helps.");
     }
     return section("Each of these helps (tried)", el("ol", { class: "fixes" }, ...data.fixes.map((/** @type {any} */ fix) =>
-        el("li", {}, printable(fix.text), " ", copyButton("Copy", fix.text)))));
+        el("li", {}, fix.text, " ", copyButton("Copy", fix.text)))));
 }
 
 /** @param {number} nodes @param {Refusal[]} refusals */
 function funnel(nodes, refusals) {
     const rows = refusals.map((refusal) => [
-        printable(refusal.text), el("code", {}, printable(refusal.plugin)), refusal.nodes, refusal.alone,
+        refusal.text, el("code", {}, refusal.plugin), refusal.nodes, refusal.alone,
         el("span", { class: "meter" }, bar(refusal.left, nodes), el("span", {}, refusal.left)),
     ]);
     const columns = [{ name: "Reason", wide: true }, { name: "Plugin" }, { name: "Nodes", number: true }, { name: "Only reason", number: true }, { name: "Left", number: true }];
@@ -70,7 +70,7 @@ function groups(refusals) {
     const rows = [...groups.values()].sort((one, other) => one.reasons.length - other.reasons.length || other.nodes.length - one.nodes.length)
         .map(({ reasons, nodes }) => [
             count(nodes.length, "node"),
-            el("ul", { class: "plain" }, ...reasons.map((at) => el("li", {}, printable(refusals[at].text)))),
+            el("ul", { class: "plain" }, ...reasons.map((at) => el("li", {}, refusals[at].text))),
             el("span", {}, ...nodes.slice(0, MOST_NAMES).flatMap((node, at) => [at > 0 ? ", " : "", nodeLink(node)]), nodes.length > MOST_NAMES ? ` and ${nodes.length - MOST_NAMES} more` : ""),
         ]);
     return table("Nodes with the fewest reasons first", [{ name: "Nodes", number: true }, { name: "Refused for", wide: true }, { name: "Such as" }], rows);
@@ -85,6 +85,6 @@ function scores(feasible) {
         nodeLink(node.node), el("span", { class: "meter" }, bar(node.score, best), el("span", {}, node.score)),
         ...shown.map((plugin) => { const it = node.plugins[plugin]; return it ? it.normalized * it.weight : ""; }),
     ]);
-    const columns = [{ name: "Node" }, { name: "Score", number: true }, ...shown.map((plugin) => ({ name: printable(plugin), number: true }))];
+    const columns = [{ name: "Node" }, { name: "Score", number: true }, ...shown.map((plugin) => ({ name: plugin, number: true }))];
     return table("The best node first; plugins that score all nodes alike are left out", columns, rows);
 }

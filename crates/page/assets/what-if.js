@@ -99,7 +99,7 @@ function answer({ pods, podsOfNodes, atRest }, zones) {
     const good = pods.filter((/** @type {any} */ it) => !it.worse);
     const columns = [{ name: "Pod" }, { name: "Before" }, { name: "After" }];
     return [
-        bad.length > 0 ? section("Worse off", table(`${count(bad.length, "pod")} without a good place`, [...columns, { name: "Why", wide: true }], bad.map((/** @type {any} */ it) => [...row(it), printable(it.reason)]))) : null,
+        bad.length > 0 ? section("Worse off", table(`${count(bad.length, "pod")} without a good place`, [...columns, { name: "Why", wide: true }], bad.map((/** @type {any} */ it) => [...row(it), it.reason]))) : null,
         flows(good, zones),
         good.length > 0 ? section("Moves", table(`${count(good.length, "pod")} with another node`, columns, good.map(row))) : null,
         podsOfNodes > 0 ? el("p", { class: "quiet" }, `${count(podsOfNodes, "pod")} of DaemonSets or of the kubelet stay on drained nodes, or fail with their node.`) : null,
