@@ -265,18 +265,13 @@ fn drop_aside(copy: Option<Arc<SharedFork>>) {
 }
 
 #[cfg(test)]
+pub(crate) mod testing;
+
+#[cfg(test)]
 mod tests {
-    use std::thread::{self, JoinHandle};
-
-    use supercargo_client::host::SystemClock;
-    use supercargo_framework::Now;
-    use supercargo_framework::testing::{node, pod};
-    use supercargo_scheduler::{Input, Notification, Scheduler};
-
     use super::super::remote::query;
+    use super::testing::{insight, owner};
     use super::*;
-    use crate::owner::Message;
-    use supercargo_config::Catalog;
 
     fn pairs(query: &[(&str, &str)]) -> Vec<(String, String)> {
         query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -310,33 +305,6 @@ mod tests {
         let text = query(&question, &view).unwrap();
         let read: Vec<(String, String)> = form_urlencoded::parse(text.as_bytes()).into_owned().collect();
         assert_eq!(read, [&given[..], &pairs(&[("output", "table")])].concat());
-    }
-
-    fn insight(mailbox: Mailbox) -> Arc<Insight> {
-        let config = Config::default_with(&Catalog::in_tree()).unwrap();
-        let (_, generations) = watch::channel(Generation::first(Arc::new(config)));
-        let (clock, synced) = (Arc::new(SystemClock::default()), CancellationToken::new());
-        synced.cancel();
-        Arc::new(Insight::new(mailbox, clock, generations, Catalog::in_tree(), synced))
-    }
-
-    /// A scheduler with a node and a pod that fits, and the number of its copies.
-    fn owner() -> (Arc<Insight>, JoinHandle<usize>) {
-        let config = Config::default_with(&Catalog::in_tree()).unwrap();
-        let mut scheduler = Scheduler::new(scheduler_options(&config)).unwrap();
-        let node = node("n").allocatable("cpu", "4").allocatable("pods", "10").build();
-        scheduler.handle(Now::default(), Input::Node(Notification::Added(Arc::new(node))));
-        let pod = pod("p").scheduler("supercargo").request("cpu", "1").build();
-        scheduler.handle(Now::default(), Input::QueuedPod(Notification::Added(Arc::new(pod))));
-        let (mailbox, messages) = Mailbox::new();
-        let owner = thread::spawn(move || {
-            let questions = messages.iter().filter_map(|message| match message {
-                Message::Ask(question) => Some(question),
-                _ => None,
-            });
-            questions.map(|question| question(&scheduler)).count()
-        });
-        (insight(mailbox), owner)
     }
 
     /// The status, the text and the headers of an answer; `None` if the endpoint is busy.

@@ -175,3 +175,77 @@ impl Watcher {
 fn event(name: &str, data: &Value) -> Bytes {
     format!("event: {name}\ndata: {data}\n\n").into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::insight::endpoint::testing::{add_pod, owner};
+
+    /// The kind and the data of the next event.
+    async fn next(response: &mut QueryResponse) -> (String, Value) {
+        let QueryResponse::Stream { parts, .. } = response else { panic!("no stream") };
+        let part = parts.next().await.unwrap();
+        let text = std::str::from_utf8(&part).unwrap();
+        let (kind, data) = text.strip_prefix("event: ").unwrap().split_once("\ndata: ").unwrap();
+        (kind.to_owned(), serde_json::from_str(data.strip_suffix("\n\n").unwrap()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_slow_watcher_gets_all_changes_as_one() {
+        let (insight, _owner) = owner();
+        let live = Arc::new(Live::new(Arc::clone(&insight)));
+        let mut stream = live.stream().await;
+        let (kind, snapshot) = next(&mut stream).await;
+        assert_eq!((&*kind, &snapshot["sequence"]), ("snapshot", &json!(1)));
+        assert_eq!(snapshot["tiles"]["names"], json!(["n"]));
+        assert_eq!(
+            (&snapshot["summary"]["pods"], &snapshot["summary"]["queue"]["active"]),
+            (&json!(0), &json!(1))
+        );
+        for name in ["a", "b"] {
+            add_pod(&insight, name);
+            // Another watcher sees each of them.
+            let seen =
+                async || live.clone().frame().await.unwrap().overview.snapshot()["tiles"]["pods"][0].clone();
+            while seen().await != if name == "a" { 1 } else { 2 } {
+                sleep_until(live.last.lock().await.as_ref().unwrap().until).await;
+            }
+        }
+        let (kind, changes) = next(&mut stream).await;
+        assert_eq!((&*kind, &changes["sequence"]), ("changes", &json!(3)));
+        let changed = &changes["changed"];
+        assert_eq!(
+            (&changed["at"], &changed["pods"], &changed["cpu"]),
+            (&json!([0]), &json!([2]), &json!([100]))
+        );
+    }
+
+    #[tokio::test]
+    async fn watchers_are_few_and_leave_their_places() {
+        let (insight, _owner) = owner();
+        let live = Arc::new(Live::new(insight));
+        let mut streams = Vec::new();
+        for _ in 0..MOST_WATCHERS {
+            streams.push(live.stream().await);
+        }
+        let QueryResponse::Text { status, .. } = live.stream().await else { panic!("one too many") };
+        assert_eq!(status.as_u16(), 503);
+        streams.pop();
+        assert!(matches!(live.stream().await, QueryResponse::Stream { .. }));
+    }
+
+    #[tokio::test]
+    async fn silence_is_broken_and_a_stream_ends() {
+        let (insight, _owner) = owner();
+        let live = Arc::new(Live::new(insight));
+        let frame = Arc::clone(&live).frame().await.unwrap();
+        let place = Arc::clone(&live.watchers).try_acquire_owned().unwrap();
+        let mut watcher = Watcher::new(live, frame.clone(), place);
+        assert_eq!(watcher.take(frame.clone()), None);
+        watcher.heartbeat = Instant::now();
+        let heartbeat = watcher.take(frame).unwrap();
+        assert!(heartbeat.starts_with(b"event: heartbeat\ndata: {\"asOf\":"));
+        watcher.end = Instant::now();
+        assert_eq!(watcher.next().await, None);
+    }
+}

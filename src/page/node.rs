@@ -75,3 +75,32 @@ fn pod_json(pod: &PodInfo, is_assumed: bool) -> Value {
         "assumed": is_assumed,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::insight::endpoint::testing::{add_pod, owner};
+    use crate::page::search::search;
+
+    #[tokio::test]
+    async fn nodes_and_pods_are_found_by_name() {
+        let (insight, _owner) = owner();
+        add_pod(&insight, "web");
+        let parameters = |name: &str, value: &str| Parameters::from([(name.to_owned(), value.to_owned())]);
+        let [known, unknown] = ["n", "m"].map(|name| parameters("name", name));
+        let [one, all, none] = ["WEB", "default/", "x"].map(|text| parameters("text", text));
+        let read = move |fork: &Fork, _| {
+            let found = [one, all, none].map(|text| search(fork, &text).unwrap());
+            (node(fork, &known), node(fork, &unknown), found)
+        };
+        let (known, unknown, [one, all, none]) = insight.read(read).await.unwrap();
+        let known = known.unwrap();
+        assert_eq!((&known["pods"][0]["name"], &known["pods"][0]["cpu"]), (&json!("web"), &json!("1")));
+        assert_eq!(known["resources"][0]["share"], 50);
+        assert!(unknown.is_none());
+        assert_eq!(one["pods"], json!([{ "namespace": "default", "name": "web", "pending": false }]));
+        // Pending pods come first.
+        assert_eq!((&all["pods"][0]["name"], &all["pods"][1]["name"]), (&json!("p"), &json!("web")));
+        assert_eq!((&none["pods"], &none["nodes"]), (&json!([]), &json!([])));
+    }
+}

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::browser::Browser;
 
-/// The contrast of each text with what is behind it, where it is less than 4.5, as WCAG 2.2 AA asks.
+/// The texts whose contrast with what is behind them is less than 4.5: WCAG 2.2 AA asks for that.
 const LOW_CONTRAST: &str = r"
     const parse = (text) => {
         const context = document.createElement('canvas').getContext('2d');

@@ -181,3 +181,25 @@ impl<A: AnswerRequest> Connections<A> {
         builder
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_is_busy_until_a_lasting_body_ends() {
+        let parts = || Body::from_stream(futures::stream::pending::<Result<&str, Infallible>>());
+        let (activity, stop) = (Activity::default(), CancellationToken::new());
+        let body = lasting(parts(), activity.begin(), stop.clone());
+        assert!(activity.done().now_or_never().is_none());
+        // The client leaves.
+        drop(body);
+        activity.done().await;
+        let body = lasting(parts(), activity.begin(), stop.clone());
+        stop.cancel();
+        assert!(body.into_data_stream().next().await.is_none());
+        activity.done().await;
+    }
+}
