@@ -9,4 +9,5 @@ mod checks;
 mod doors;
 mod hostile;
 mod outage;
+mod size;
 mod tour;

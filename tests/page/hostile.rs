@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use serde_json::{Value, json};
-use supercargo_page::{ASSETS, HEADERS, INDEX, Node, Overview, Queue, Reason, Summary};
+use supercargo_page::{ASSETS, Asset, HEADERS, INDEX, Node, Overview, Queue, Reason, Summary};
 use supercargo_serving::{Loopback, QueryPage, QueryResponse, Site};
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +21,8 @@ const NAMES: [&str; 6] = [
     "javascript:window.hacked=1",
 ];
 
-fn page(answer: impl Fn() -> QueryResponse + Send + Sync + 'static) -> QueryPage {
+/// A page with the headers that the real one has.
+pub(super) fn page(answer: impl Fn() -> QueryResponse + Send + Sync + 'static) -> QueryPage {
     let answer = Arc::new(answer);
     Arc::new(move |_| {
         let answer = Arc::clone(&answer);
@@ -60,13 +61,16 @@ fn answers(name: &str) -> BTreeMap<&'static str, Value> {
     workloads.insert(name.to_owned(), json!(2));
     let mut scores = serde_json::Map::new();
     scores.insert(name.to_owned(), json!({ "raw": 1, "normalized": 2, "weight": 3 }));
+    // One name has no node, so that the view shows fixes; the others have two.
+    let on = |node: &str, score: u8| json!({ "node": node, "score": score, "plugins": scores });
+    let feasible = if name == NAMES[0] { vec![] } else { vec![on(name, 6), on("n", 5)] };
     BTreeMap::from([
         (
             "why",
             json!({
                 "headline": name, "hindrances": [name], "keyReason": name, "triedAgainIf": [name],
                 "pod": { "namespace": name, "name": name, "node": null }, "nodes": 1, "message": name,
-                "feasible": [], "preemption": null, "refusals": [refusal],
+                "feasible": feasible, "preemption": null, "refusals": [refusal],
                 "fixes": [{ "text": name }],
             }),
         ),
@@ -106,12 +110,17 @@ fn answers(name: &str) -> BTreeMap<&'static str, Value> {
     ])
 }
 
-/// A server whose cluster is all strange.
-fn site(name: &'static str) -> Site {
-    let file = |path: String, asset: &'static supercargo_page::Asset| {
+/// The files of the page.
+pub(super) fn files() -> BTreeMap<String, QueryPage> {
+    let file = |path: String, asset: &'static Asset| {
         (path, page(move || QueryResponse::file(asset.content_type, asset.text)))
     };
     let assets = ASSETS.iter().map(|asset| file(format!("/insight/assets/{}", asset.name), asset));
+    assets.chain([file("/insight/".to_owned(), &INDEX)]).collect()
+}
+
+/// A server whose cluster is all strange.
+fn site(name: &'static str) -> Site {
     let answer = |(path, value): (&str, Value)| {
         (format!("/insight/{path}"), page(move || QueryResponse::answer(value.to_string(), true)))
     };
@@ -121,7 +130,7 @@ fn site(name: &'static str) -> Site {
         QueryResponse::stream("text/event-stream", parts.boxed())
     });
     Site {
-        open: assets.chain([file("/insight/".to_owned(), &INDEX)]).collect(),
+        open: files(),
         data: answers(name).into_iter().map(answer).chain([("/insight/stream".to_owned(), stream)]).collect(),
     }
 }
@@ -146,7 +155,7 @@ fn names_and_messages_are_text_on_every_view() {
         for (view, ready) in [
             ("pending".to_owned(), ".board"),
             (format!("pending?namespace={encoded}"), ".board"),
-            (format!("pod/{encoded}/{encoded}"), ".fixes"),
+            (format!("pod/{encoded}/{encoded}"), if name == NAMES[0] { ".fixes" } else { ".slider" }),
             (format!("node/{encoded}"), ".labels"),
             (format!("what-if?drain={encoded}&copy={encoded}"), "table"),
             (format!("capacity?pod={encoded}&by={encoded}&empty={encoded}"), "section:last-of-type table"),

@@ -28,6 +28,11 @@ const VIEWS: [(&str, &str, &str); 9] = [
     ("health", "#/health", "The scheduler answers; 6 pods in its queue"),
 ];
 
+/// The folder for pictures, if they are wanted.
+pub(super) fn pictures() -> Option<PathBuf> {
+    std::env::var_os(PICTURES).map(PathBuf::from)
+}
+
 #[test]
 fn each_view_shows_and_follows_the_cluster() {
     let Some(browser) = Browser::start() else { return };
@@ -37,7 +42,7 @@ fn each_view_shows_and_follows_the_cluster() {
     // Pods arrive while it is open.
     browser.wait_for("h1", "30 nodes hold 194 pods");
     assert_eq!(browser.run("return location.href"), demo.page());
-    let shot = std::env::var_os(PICTURES).map(PathBuf::from);
+    let shot = pictures();
     for (width, height) in [(1600, 1000), (1024, 768), (480, 900)] {
         for scheme in ["light", "dark"] {
             browser.look((width, height), scheme);
@@ -134,6 +139,18 @@ fn a_keyboard_and_a_click_are_enough() {
     let chips = || browser.run("return document.querySelectorAll('.chips li').length");
     browser.wait_for("h1", "worse off");
     assert_eq!(chips(), 1);
+
+    // Other weights choose another node, or not.
+    browser.open(&format!("{}#/pod/default/web-02", demo.page()));
+    browser.wait_for("h1", "default/web-02 is on node");
+    browser.wait_for(".key[role=status]", "The best node is ");
+    browser.run("document.querySelector('input[type=range]').focus()");
+    browser.keys(&RIGHT.to_string());
+    browser.wait_for(".key[role=status]", "With these weights the best node is ");
+    browser.check("weights");
+    browser.run("history.back()");
+    browser.wait_for(".chips", "Drain a-03");
+    browser.wait_for("h1", "worse off");
 
     // Colours by hand, and the same as JSON.
     browser.click("#theme");

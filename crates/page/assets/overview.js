@@ -59,6 +59,7 @@ export function overview({ place, live, root, signal }) {
         facts.replaceChildren(...factsOf(model.summary));
         reasons.replaceChildren(...reasonsOf(model.summary));
         map.draw(model, property, changed);
+        if (performance.getEntriesByName("first overview").length === 0) performance.mark("first overview");
         // A table with the focus is not taken away.
         if (performance.now() - made > TABLE_PERIOD && !twin.contains(document.activeElement)) makeTable();
     };

@@ -2,6 +2,7 @@
 
 import { follow } from "./asked.js";
 import { bar, copyButton, count, el, elsewhere, fragment, name, nodeLink, section, table } from "./dom.js";
+import { noChoice, whyThere } from "./why-there.js";
 
 /** @typedef {{ plugin: string, text: string, nodes: number, nodeNames: string[], alone: number, left: number }} Refusal */
 
@@ -11,6 +12,7 @@ const MOST_NAMES = 4;
 /** @param {import("./main.js").Context} context */
 export function pod(context) {
     const [, namespace = "default", pod = ""] = context.place.path;
+    const choice = noChoice();
     return follow(context, "why", [["pod", `${namespace}/${pod}`]], (data) => ({
         headline: data.headline,
         body: [
@@ -18,9 +20,10 @@ export function pod(context) {
             data.keyReason && data.feasible.length === 0 ? el("p", { class: "key" }, el("strong", {}, "Key reason: "), data.keyReason) : null,
             data.pod.node ? el("p", {}, "On node ", nodeLink(data.pod.node)) : null,
             fixes(data),
+            data.feasible.length > 1 ? whyThere(data.feasible, data.pod.node, choice) : null,
+            data.feasible.length > 0 ? section("Nodes that fit", scores(data.feasible)) : null,
             data.refusals.length > 0 ? section("What refuses it", funnel(data.nodes, data.refusals)) : null,
             data.refusals.length > 0 ? section("Nodes that refuse alike", groups(data.refusals)) : null,
-            data.feasible.length > 0 ? section("Nodes that fit", scores(data.feasible)) : null,
             data.triedAgainIf.length > 0 && !data.pod.node ? section("Tried again if", el("ul", {}, ...data.triedAgainIf.map((/** @type {string} */ event) => el("li", {}, event)))) : null,
             data.message ? section("Message in the pod's status", el("blockquote", {}, name(data.message, "message"))) : null,
             el("p", { class: "actions" },

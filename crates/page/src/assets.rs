@@ -40,6 +40,7 @@ pub const ASSETS: &[Asset] = &[
     script("search.js", include_str!("../assets/search.js")),
     script("tiles.js", include_str!("../assets/tiles.js")),
     script("what-if.js", include_str!("../assets/what-if.js")),
+    script("why-there.js", include_str!("../assets/why-there.js")),
 ];
 
 const fn script(name: &'static str, text: &'static str) -> Asset {

@@ -188,7 +188,8 @@ impl Endpoints {
         let mut paths: Vec<&str> =
             vec!["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz"];
         paths.extend(debug.keys());
-        paths.extend(queries.keys().map(String::as_str));
+        // A page has many files.
+        paths.extend(queries.keys().map(String::as_str).filter(|path| !path.contains("/assets/")));
         for (path, page) in debug {
             routes = routes.route(path, get(async move || json(&page().await)));
         }
