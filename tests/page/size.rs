@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures::StreamExt as _;
 use serde_json::{Value, json};
-use supercargo_page::{Load, MOST_TILES, Node, Overview, Queue, Reason, Summary};
+use supercargo_page::{Load, MOST_TILES, Node, Overview, Queue, Reason, Summary, Usage};
 use supercargo_serving::{Loopback, QueryResponse, Site};
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +31,12 @@ fn cluster(nodes: usize, cpu: u8) -> Overview {
     };
     let reasons = vec![Reason { plugins: vec!["NodeResourcesFit".to_owned()], pods: 312 }];
     let queue = Queue { unschedulable: 312, ..Queue::default() };
-    Overview::new((0..nodes).map(node).collect(), Summary { queue, reasons, ..Summary::default() })
+    let usage =
+        |unit: i64| Usage { requested: nodes as i64 * unit * 5 / 8, allocatable: nodes as i64 * unit };
+    Overview::new(
+        (0..nodes).map(node).collect(),
+        Summary { cpu: usage(16_000), memory: usage(64 << 30), queue, reasons, ..Summary::default() },
+    )
 }
 
 fn event(kind: &str, mut data: Value, sequence: u64) -> bytes::Bytes {

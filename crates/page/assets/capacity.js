@@ -10,10 +10,13 @@ export function capacity({ place, root, signal }) {
     /** @param {Record<string, string>} change */
     const go = (change) => { location.hash = fragment(["capacity"], { pod, by, empty, ...change }); };
     const headline = el("h1", { "aria-live": "polite" }, "How much more fits, and what may fail");
-    /** @param {any} data */
+    // The only answer is the page's.
+    const isOne = [pod, by, empty].filter(Boolean).length === 1;
+    /** @param {any} data @returns {Node | null} */
     const say = (data) => {
-        // The only answer is the page's.
-        if ([pod, by, empty].filter(Boolean).length === 1) headline.textContent = printable(data.headline);
+        if (!isOne) return el("p", { class: "key" }, data.headline);
+        headline.textContent = printable(data.headline);
+        return null;
     };
     root.append(headline,
         section("How many more pods like one fit?", field("Pod: NAMESPACE/NAME", pod, "Count", (text) => go({ pod: text }))),
@@ -31,7 +34,7 @@ export function capacity({ place, root, signal }) {
  * @param {string} path
  * @param {[string, string][]} parameters
  * @param {AbortSignal} signal
- * @param {(data: any) => void} say
+ * @param {(data: any) => Node | null} say
  * @param {(data: any) => Node} show
  * @param {string[]} words
  */
@@ -40,8 +43,8 @@ async function fill(place, path, parameters, signal, say, show, words) {
     place.append(wait);
     try {
         const { data } = await ask(path, parameters, signal);
-        say(data);
-        place.append(el("p", { class: "key" }, data.headline), show(data), elsewhere(words, data));
+        const sentence = say(data);
+        place.append(...(sentence ? [sentence] : []), show(data), elsewhere(words, data));
     } catch (error) {
         if (!signal.aborted) place.append(problem(error));
     }

@@ -7,7 +7,7 @@ import { bar, count, el, name, nodeLink, percent, printable, table } from "./dom
 /** @typedef {{ canvas: HTMLCanvasElement, first: number, tiles: number, columns: number }} Part */
 
 /** The most tiles of a map, with the size of a tile and the gap between two, in pixels. */
-const SIZES = [[80, 44, 4], [400, 24, 3], [1500, 14, 2], [Infinity, 9, 1]];
+const SIZES = [[80, 40, 4], [400, 24, 3], [1500, 14, 2], [Infinity, 9, 1]];
 /** A tile of this size has its number in it. */
 const LEGIBLE = 24;
 const STEPS = 40;
@@ -104,7 +104,8 @@ export class TileMap {
     /** @param {Model} model */
     layOut(model) {
         const tiles = model.tiles.names.length;
-        [, this.size, this.gap] = SIZES.find(([most]) => tiles <= most) ?? SIZES[3];
+        // A tile of a group has its number of nodes in it.
+        [, this.size, this.gap] = SIZES.find(([most]) => (model.grouped && tiles <= 400) || tiles <= most) ?? SIZES[3];
         const hadFocus = this.parts.findIndex((part) => part.canvas === document.activeElement);
         const step = this.size + this.gap;
         const width = Math.max(step, this.root.clientWidth - 32);
@@ -236,7 +237,7 @@ export class TileMap {
             context.fillStyle = colours.text;
             context.fillRect(left, left + side - height, side, height);
         }
-        if (model.tiles.cordoned[at] > 0) hatch(context, left, side, colours.forced ? colours.accent : ink);
+        if (cordoned(model, at)) hatch(context, left, side, colours.forced ? colours.accent : ink);
         context.lineWidth = 1;
         context.strokeStyle = colours.edge;
         // Edges of tiny tiles would outshine what is in them.
@@ -257,10 +258,15 @@ export class TileMap {
         context.font = `${this.size >= 40 ? 13 : 10}px system-ui, sans-serif`;
         context.textAlign = "center";
         context.textBaseline = "middle";
-        if (model.tiles.cordoned[at] > 0) return;
+        if (cordoned(model, at)) return;
         context.fillStyle = ink;
-        context.fillText(String(number), (this.size + this.gap) / 2, (this.size + this.gap) / 2 + 0.5);
+        context.fillText(number < 10_000 ? String(number) : `${Math.round(number / 1000)}k`, (this.size + this.gap) / 2, (this.size + this.gap) / 2 + 0.5);
     }
+}
+
+/** Whether most nodes of a tile are cordoned. @param {Model} model @param {number} at */
+function cordoned({ tiles }, at) {
+    return 2 * tiles.cordoned[at] > tiles.nodes[at];
 }
 
 /** @param {CanvasRenderingContext2D} context @param {number} left @param {number} side @param {string} ink */

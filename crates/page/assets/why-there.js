@@ -32,31 +32,30 @@ export function whyThere(feasible, own, choice) {
         verdict.replaceChildren(changed ? "With these weights the best node is " : "The best node is ", name(best.node), `: ${total(best)}. `,
             name(first.node), ` has ${total(first)}, `, name(second.node), ` has ${total(second)}.`);
     };
-    /** @param {string} plugin @param {HTMLElement[]} cells */
-    const slider = (plugin, cells) => {
+    /** @param {string} plugin */
+    const slider = (plugin) => {
         const output = el("output", {}, weight(plugin));
         const input = /** @type {HTMLInputElement} */ (el("input", { type: "range", min: 0, max: MOST_WEIGHT, value: weight(plugin), "aria-label": `Weight of ${plugin}` }));
         input.addEventListener("input", () => {
             choice.weights.set(plugin, Number(input.value));
             output.textContent = input.value;
-            fill(plugin, cells);
+            fill();
             say();
         });
         return el("span", { class: "slider" }, input, output);
     };
-    /** @param {string} plugin @param {HTMLElement[]} cells */
-    const fill = (plugin, cells) => {
-        const [one, other] = [first, second].map((node) => (node.plugins[plugin]?.normalized ?? 0) * weight(plugin));
-        const difference = one - other;
-        cells[0].replaceChildren(bar(one, 100 * MOST_WEIGHT), el("span", {}, one));
-        cells[1].replaceChildren(bar(other, 100 * MOST_WEIGHT), el("span", {}, other));
-        cells[2].textContent = difference > 0 ? `+${difference}` : String(difference);
+    const cells = plugins.map(() => [el("span", { class: "meter" }), el("span", { class: "meter" }), el("span", {})]);
+    const fill = () => {
+        const scale = 100 * Math.max(1, ...plugins.map(weight));
+        plugins.forEach((plugin, at) => {
+            const [one, other] = [first, second].map((node) => (node.plugins[plugin]?.normalized ?? 0) * weight(plugin));
+            cells[at][0].replaceChildren(bar(one, scale), el("span", {}, one));
+            cells[at][1].replaceChildren(bar(other, scale), el("span", {}, other));
+            cells[at][2].textContent = one > other ? `+${one - other}` : String(one - other);
+        });
     };
-    const rows = plugins.map((plugin) => {
-        const cells = [el("span", { class: "meter" }), el("span", { class: "meter" }), el("span", {})];
-        fill(plugin, cells);
-        return [el("code", {}, plugin), slider(plugin, cells), ...cells];
-    });
+    const rows = plugins.map((plugin, at) => [el("code", {}, plugin), slider(plugin), ...cells[at]]);
+    fill();
     say();
     const nodes = feasible.slice(0, MOST_NODES).map(({ node }) => node);
     const chosen = [first, second].map(({ node }, side) => choose(side === 0 ? "Node" : "Beside", nodes, node, (value) => {
