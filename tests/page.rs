@@ -11,3 +11,5 @@ mod hostile;
 mod outage;
 mod size;
 mod tour;
+
+pub(crate) use bed::Door;

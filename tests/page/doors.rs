@@ -5,30 +5,7 @@ use std::time::Duration;
 use supercargo_page::HEADERS;
 
 use super::bed::Door;
-use crate::support::{eventually, output};
-
-/// The status, the headers and the text of a response.
-fn get(url: &str, headers: &[(&str, &str)]) -> (u16, http::HeaderMap, String) {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        use http_body_util::{BodyExt as _, Full};
-        let client =
-            hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new()).build_http();
-        let mut request = http::Request::get(url);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let response = client.request(request.body(Full::<bytes::Bytes>::default()).unwrap()).await.unwrap();
-        let (head, mut body) = response.into_parts();
-        let is_stream = head.headers["content-type"] == "text/event-stream";
-        let text = if is_stream {
-            body.frame().await.unwrap().unwrap().into_data().unwrap().to_vec()
-        } else {
-            body.collect().await.unwrap().to_bytes().to_vec()
-        };
-        (head.status.as_u16(), head.headers, String::from_utf8(text).unwrap())
-    })
-}
+use crate::support::{eventually, get, output};
 
 #[test]
 fn only_the_files_are_for_everybody() {

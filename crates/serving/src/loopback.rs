@@ -82,8 +82,8 @@ impl Loopback {
         let guard = Arc::new(Guard {
             address,
             start,
-            open: query_routes(&site.open),
-            data: query_routes(&site.data),
+            all: query_routes(&site.open).merge(query_routes(&site.data)).fallback(async || not_found()),
+            open: query_routes(&site.open).fallback(async || unknown()),
             secret: Mutex::new(secret),
             token: random_text(),
             next_link,
@@ -113,8 +113,10 @@ impl Loopback {
 struct Guard {
     address: SocketAddr,
     start: &'static str,
+    /// For everybody.
     open: Router,
-    data: Router,
+    /// For those with the token.
+    all: Router,
     /// The secret of the link that has not been used.
     secret: Mutex<String>,
     token: String,
@@ -142,13 +144,8 @@ impl Guard {
             return self.session(request.headers());
         }
         let is_trusted = bearer(request.headers()).is_some_and(|token| is_equal(token, &self.token));
-        let routes = if is_trusted { self.open.clone().merge(self.data.clone()) } else { self.open.clone() };
-        let is_hidden = !is_trusted;
-        match routes
-            .fallback(async move || if is_hidden { unknown() } else { not_found() })
-            .oneshot(request)
-            .await
-        {
+        let routes = if is_trusted { &self.all } else { &self.open };
+        match routes.clone().oneshot(request).await {
             Ok(response) => response,
             Err(impossible) => match impossible {},
         }
