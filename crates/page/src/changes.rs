@@ -44,7 +44,7 @@ fn changes(old: &Overview, new: &Overview) -> Changes {
         match order {
             Ordering::Less => changes.removed.push(from),
             Ordering::Greater => {
-                changes.added.push((to, Arc::clone(&new.tiles[to].name), new.tiles[to].load))
+                changes.added.push((to, Arc::clone(&new.tiles[to].name), new.tiles[to].load));
             }
             Ordering::Equal if old.tiles[from].load != new.tiles[to].load => {
                 changes.changed.push((to, new.tiles[to].load));
