@@ -84,7 +84,6 @@ COPY crates/devices/src crates/devices/src
 COPY crates/evaluation/src crates/evaluation/src
 COPY crates/framework/src crates/framework/src
 COPY crates/informer/src crates/informer/src
-COPY crates/page/assets crates/page/assets
 COPY crates/page/src crates/page/src
 COPY crates/queue/src crates/queue/src
 COPY crates/runtime/src crates/runtime/src

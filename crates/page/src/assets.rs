@@ -15,7 +15,7 @@ pub struct Asset {
 pub const INDEX: Asset = Asset {
     name: "index.html",
     content_type: "text/html; charset=utf-8",
-    text: include_str!("../assets/index.html"),
+    text: include_str!("assets/index.html"),
 };
 
 /// All other files.
@@ -23,24 +23,24 @@ pub const ASSETS: &[Asset] = &[
     Asset {
         name: "page.css",
         content_type: "text/css; charset=utf-8",
-        text: include_str!("../assets/page.css"),
+        text: include_str!("assets/page.css"),
     },
-    script("api.js", include_str!("../assets/api.js")),
-    script("asked.js", include_str!("../assets/asked.js")),
-    script("capacity.js", include_str!("../assets/capacity.js")),
-    script("dom.js", include_str!("../assets/dom.js")),
-    script("health.js", include_str!("../assets/health.js")),
-    script("live.js", include_str!("../assets/live.js")),
-    script("main.js", include_str!("../assets/main.js")),
-    script("model.js", include_str!("../assets/model.js")),
-    script("node.js", include_str!("../assets/node.js")),
-    script("overview.js", include_str!("../assets/overview.js")),
-    script("pending.js", include_str!("../assets/pending.js")),
-    script("pod.js", include_str!("../assets/pod.js")),
-    script("search.js", include_str!("../assets/search.js")),
-    script("tiles.js", include_str!("../assets/tiles.js")),
-    script("what-if.js", include_str!("../assets/what-if.js")),
-    script("why-there.js", include_str!("../assets/why-there.js")),
+    script("api.js", include_str!("assets/api.js")),
+    script("asked.js", include_str!("assets/asked.js")),
+    script("capacity.js", include_str!("assets/capacity.js")),
+    script("dom.js", include_str!("assets/dom.js")),
+    script("health.js", include_str!("assets/health.js")),
+    script("live.js", include_str!("assets/live.js")),
+    script("main.js", include_str!("assets/main.js")),
+    script("model.js", include_str!("assets/model.js")),
+    script("node.js", include_str!("assets/node.js")),
+    script("overview.js", include_str!("assets/overview.js")),
+    script("pending.js", include_str!("assets/pending.js")),
+    script("pod.js", include_str!("assets/pod.js")),
+    script("search.js", include_str!("assets/search.js")),
+    script("tiles.js", include_str!("assets/tiles.js")),
+    script("what-if.js", include_str!("assets/what-if.js")),
+    script("why-there.js", include_str!("assets/why-there.js")),
 ];
 
 const fn script(name: &'static str, text: &'static str) -> Asset {
