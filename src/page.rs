@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! copy of the scheduler (insight) ──> overview ──> live ──> a stream per tab
-//!                                ├──> node, search
+//!                                ├──> node, pod, search
 //!                                └──> questions
 //! ```
 //! The page changes nothing: each of its answers is about a copy.
@@ -11,6 +11,7 @@
 mod live;
 mod node;
 mod overview;
+mod pod;
 mod proxy;
 mod search;
 pub(crate) mod ui;
@@ -25,7 +26,9 @@ use supercargo_client::api::full_text;
 use supercargo_framework::Timestamp;
 use supercargo_page::{ASSETS, Asset, HEADERS, INDEX};
 use supercargo_scheduler::Fork;
-use supercargo_serving::{QueryPage, QueryResponse, Site};
+#[cfg(feature = "demo")]
+use supercargo_serving::Site;
+use supercargo_serving::{QueryPage, QueryResponse};
 use tokio::sync::Semaphore;
 
 use self::live::Live;
@@ -39,7 +42,7 @@ const MOST_READS: usize = 4;
 /// What the page reads beside the answers to questions.
 const OVERVIEW: &str = "overview";
 const STREAM: &str = "stream";
-const READS: [(&str, Read); 2] = [("node", node::node), ("search", search::search)];
+const READS: [(&str, Read); 3] = [("node", node::node), ("pod", pod::pod), ("search", search::search)];
 
 /// Reads a copy, for a request with these parameters. `None` if there is no such thing.
 type Read = fn(&Fork, &Parameters) -> Option<Value>;
@@ -48,6 +51,7 @@ type Read = fn(&Fork, &Parameters) -> Option<Value>;
 type Parameters = BTreeMap<String, String>;
 
 /// The page and its data, for a browser of this machine.
+#[cfg(feature = "demo")]
 pub(crate) fn site(insight: &Arc<Insight>) -> Site {
     Site { open: files(), data: data(insight) }
 }

@@ -80,6 +80,7 @@ fn pod_json(pod: &PodInfo, is_assumed: bool) -> Value {
 mod tests {
     use super::*;
     use crate::insight::endpoint::testing::{add_pod, owner};
+    use crate::page::pod::pod;
     use crate::page::search::search;
 
     #[tokio::test]
@@ -89,11 +90,19 @@ mod tests {
         let parameters = |name: &str, value: &str| Parameters::from([(name.to_owned(), value.to_owned())]);
         let [known, unknown] = ["n", "m"].map(|name| parameters("name", name));
         let [one, all, none] = ["WEB", "default/", "x"].map(|text| parameters("text", text));
+        let named = |name: &str| {
+            let pairs = [("namespace", "default"), ("name", name)];
+            Parameters::from(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())))
+        };
+        let [waits, placed] = ["p", "web"].map(named);
         let read = move |fork: &Fork, _| {
             let found = [one, all, none].map(|text| search(fork, &text).unwrap());
-            (node(fork, &known), node(fork, &unknown), found)
+            let pods = [waits, placed].map(|name| pod(fork, &name).unwrap());
+            (node(fork, &known), node(fork, &unknown), found, pods)
         };
-        let (known, unknown, [one, all, none]) = insight.read(read).await.unwrap();
+        let (known, unknown, [one, all, none], [waits, placed]) = insight.read(read).await.unwrap();
+        assert_eq!((&waits["place"], &waits["attempts"]), (&json!("active"), &json!(0)));
+        assert_eq!(placed["place"], Value::Null);
         let known = known.unwrap();
         assert_eq!((&known["pods"][0]["name"], &known["pods"][0]["cpu"]), (&json!("web"), &json!("1")));
         assert_eq!(known["resources"][0]["share"], 50);

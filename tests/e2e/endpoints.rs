@@ -32,6 +32,7 @@ const GUARDED: &[&str] = &[
     "/insight/node",
     "/insight/overview",
     "/insight/pending",
+    "/insight/pod",
     "/insight/resilience",
     "/insight/search",
     "/insight/stream",
@@ -169,7 +170,7 @@ fn scheduler_serves_every_endpoint_and_logs_no_secrets() {
         let expected = match *path {
             "/" | "/nothing" | "/debug/pprof/heap" => 404,
             // Nothing is named.
-            "/insight/node" | "/insight/search" => 404,
+            "/insight/node" | "/insight/pod" | "/insight/search" => 404,
             // It lasts: `page::doors` reads one.
             "/insight/stream" => continue,
             // These need arguments.

@@ -106,6 +106,10 @@ fn answers(name: &str) -> BTreeMap<&'static str, Value> {
                 "pods": [pod], "nominated": [pod],
             }),
         ),
+        (
+            "pod",
+            json!({ "place": name, "attempts": 1, "since": name, "firstTried": name, "backoffUntil": name, "priority": 0 }),
+        ),
         ("search", json!({ "nodes": [name], "pods": [pod] })),
     ])
 }

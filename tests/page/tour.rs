@@ -113,6 +113,7 @@ fn a_keyboard_and_a_click_are_enough() {
     browser.wait_for("h1", "default/giant-1 is pending");
     assert_eq!(focused(), "main");
     browser.wait_for(".fixes", "request cpu");
+    browser.wait_for(".facts", "waits for a change");
     browser.keys("/x");
     browser.keys(&ESCAPE.to_string());
     assert_eq!(browser.run("return document.getElementById('found').hidden"), true);

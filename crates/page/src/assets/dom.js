@@ -186,6 +186,11 @@ export function section(title, ...children) {
     return el("section", {}, el("h2", {}, title), ...children);
 }
 
+/** A number or a word with its name, for a `dl`. @param {string} term @param {string | number} value @param {string} [more] */
+export function fact(term, value, more = "") {
+    return el("div", {}, el("dt", {}, term), el("dd", {}, value, more ? el("small", {}, ` ${more}`) : null));
+}
+
 /** Why there is no answer. @param {unknown} error */
 export function problem(error) {
     const text = error instanceof Error ? error.message : String(error);

@@ -1,6 +1,6 @@
 // All nodes at a glance, and why pods wait.
 
-import { bar, count, el, elsewhere, fragment, percent, section } from "./dom.js";
+import { bar, count, el, elsewhere, fact, fragment, percent, section } from "./dom.js";
 import { waiting } from "./model.js";
 import { TileMap, legend, tileTable } from "./tiles.js";
 
@@ -84,11 +84,6 @@ function sentence(summary) {
     const hold = summary.nodes === 1 ? "holds" : "hold";
     const tail = wait === 0 ? "no pod waits" : wait === 1 ? "1 pod waits" : `${wait.toLocaleString("en")} pods wait`;
     return `${count(summary.nodes, "node")} ${hold} ${count(summary.pods, "pod")}; ${tail}`;
-}
-
-/** @param {string} term @param {string} value @param {string} [more] */
-function fact(term, value, more = "") {
-    return el("div", {}, el("dt", {}, term), el("dd", {}, value, more ? el("small", {}, ` ${more}`) : null));
 }
 
 /** @param {import("./model.js").Usage} usage */

@@ -1,7 +1,8 @@
 // Why a pod is pending, or why it is on its node.
 
-import { follow } from "./asked.js";
-import { bar, copyButton, count, el, elsewhere, fragment, name, nodeLink, section, table } from "./dom.js";
+import { ask } from "./api.js";
+import { again, follow } from "./asked.js";
+import { bar, copyButton, count, el, elsewhere, fact, fragment, name, nodeLink, section, table } from "./dom.js";
 import { noChoice, whyThere } from "./why-there.js";
 
 /** @typedef {{ plugin: string, text: string, nodes: number, nodeNames: string[], alone: number, left: number }} Refusal */
@@ -13,6 +14,8 @@ const MOST_NAMES = 4;
 export function pod(context) {
     const [, namespace = "default", pod = ""] = context.place.path;
     const choice = noChoice();
+    const queue = el("dl", { class: "facts" });
+    again(context, () => showQueue(queue, namespace, pod, context.signal));
     return follow(context, "why", [["pod", `${namespace}/${pod}`]], (data) => ({
         headline: data.headline,
         body: [
@@ -31,7 +34,36 @@ export function pod(context) {
                 el("a", { href: fragment(["capacity"], { pod: `${namespace}/${pod}` }) }, "How many more fit?")),
             elsewhere(["why", `${namespace}/${pod}`], data),
         ].filter((part) => part !== null),
-    }));
+    }), [queue]);
+}
+
+/** Where pods wait, in words. @type {Map<string, string>} */
+const PLACES = new Map([
+    ["active", "waits for its turn"],
+    ["backoff", "waits for the end of its backoff"],
+    ["unschedulable", "waits for a change"],
+    ["gated", "is held before the queue"],
+    ["in flight", "is being scheduled"],
+    ["with its group", "waits for its group"],
+]);
+
+/** Where the pod waits, if it does. @param {HTMLElement} facts @param {string} namespace @param {string} pod @param {AbortSignal} signal */
+async function showQueue(facts, namespace, pod, signal) {
+    try {
+        const { data } = await ask("pod", [["namespace", namespace], ["name", pod]], signal);
+        const time = (/** @type {string} */ text) => new Date(text).toLocaleTimeString();
+        facts.replaceChildren(...(data.place ? [
+            fact("In the queue it", PLACES.get(data.place) ?? data.place),
+            fact("Since", time(data.since)),
+            fact("Attempts", data.attempts),
+            ...(data.firstTried ? [fact("First tried", time(data.firstTried))] : []),
+            ...(data.place === "backoff" && data.backoffUntil ? [fact("Backoff ends", time(data.backoffUntil))] : []),
+            fact("Priority", data.priority),
+        ] : []));
+    } catch {
+        // The answer below says what is wrong.
+        if (!signal.aborted) facts.replaceChildren();
+    }
 }
 
 /** @param {any} data */
