@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use supercargo_client::api::full_text;
 use supercargo_framework::Timestamp;
 use supercargo_page::{MOST_TILES, Overview};
+use supercargo_scheduler::Fork;
 use supercargo_serving::QueryResponse;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
@@ -96,12 +97,18 @@ impl Live {
         if let Some(frame) = last.as_ref().filter(|frame| Instant::now() < frame.until) {
             return Ok(frame.clone());
         }
-        let (overview, as_of) = self.insight.read(|fork, as_of| (Arc::new(overview(fork)), as_of)).await?;
-        let until = Instant::now() + if overview.nodes() > MOST_TILES { LONG_PERIOD } else { PERIOD };
-        let frame = match last.as_ref() {
-            Some(old) if old.overview == overview => Frame { as_of, until, ..old.clone() },
-            old => Frame { sequence: old.map_or(1, |old| old.sequence + 1), overview, as_of, until },
+        // A copy that has been read already says the same.
+        let known = last.as_ref().map(|frame| frame.as_of);
+        let read =
+            move |fork: &Fork, as_of| ((known != Some(as_of)).then(|| Arc::new(overview(fork))), as_of);
+        let (read, as_of) = self.insight.read(read).await?;
+        let (sequence, overview) = match (last.as_ref(), read) {
+            (Some(old), None) => (old.sequence, Arc::clone(&old.overview)),
+            (Some(old), Some(new)) if old.overview == new => (old.sequence, new),
+            (old, new) => (old.map_or(1, |old| old.sequence + 1), new.unwrap_or_default()),
         };
+        let until = Instant::now() + if overview.nodes() > MOST_TILES { LONG_PERIOD } else { PERIOD };
+        let frame = Frame { sequence, overview, as_of, until };
         Ok(last.insert(frame).clone())
     }
 }
