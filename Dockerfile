@@ -57,6 +57,7 @@ COPY crates/devices/Cargo.toml crates/devices/
 COPY crates/evaluation/Cargo.toml crates/evaluation/
 COPY crates/framework/Cargo.toml crates/framework/
 COPY crates/informer/Cargo.toml crates/informer/
+COPY crates/page/Cargo.toml crates/page/
 COPY crates/queue/Cargo.toml crates/queue/
 COPY crates/runtime/Cargo.toml crates/runtime/
 COPY crates/scheduler/Cargo.toml crates/scheduler/
@@ -83,6 +84,7 @@ COPY crates/devices/src crates/devices/src
 COPY crates/evaluation/src crates/evaluation/src
 COPY crates/framework/src crates/framework/src
 COPY crates/informer/src crates/informer/src
+COPY crates/page/src crates/page/src
 COPY crates/queue/src crates/queue/src
 COPY crates/runtime/src crates/runtime/src
 COPY crates/scheduler/src crates/scheduler/src

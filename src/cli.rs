@@ -26,6 +26,7 @@ use crate::insight::{
     Ask, Empty, FitsQuestion, Pending, Resilience, WhatIfQuestion, WhyQuestion, is_plugin_of_kubectl,
 };
 use crate::options::scheduler_options;
+use crate::page::ui::Ui;
 use crate::run::{RunOptions, run};
 use config::ConfigCommand;
 use output::{NO_OUTPUT, print, print_error, tolerate_closed_pipe};
@@ -99,6 +100,8 @@ enum Command {
     Resilience(Ask<Resilience>),
     /// List nodes that can be drained one after another so that every pod gets another node
     Empty(Ask<Empty>),
+    /// Show the page of a running supercargo in a browser
+    Ui(Ui),
     /// Print or validate a configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -190,6 +193,7 @@ pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> 
         | Command::Fits(_)
         | Command::Pending(_)
         | Command::Resilience(_)
+        | Command::Ui(_)
         | Command::WhatIf(_)
         | Command::Why(_) => "warn,kube_client::client::tls=error",
         // Everything else is in its report.
@@ -215,6 +219,7 @@ pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> 
         Command::WhatIf(ask) => return on_runtime(ask.print(catalog)),
         Command::Resilience(ask) => return on_runtime(ask.print(catalog)),
         Command::Empty(ask) => return on_runtime(ask.print(catalog)),
+        Command::Ui(ui) => on_runtime(ui.serve())?,
         Command::Config(command) => return config::execute(&command, catalog),
         #[cfg(feature = "demo")]
         Command::Demo(options) => on_runtime(demo(options, catalog, sink))?,

@@ -22,6 +22,7 @@ mod view;
 mod watch;
 mod workload;
 
+use std::future::pending;
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,8 @@ use tokio_util::sync::CancellationToken;
 pub use options::DemoOptions;
 
 use crate::cli::output::{NO_OUTPUT, tolerate_closed_pipe, write_text};
-use crate::run::{schedule, stop_signal};
+use crate::page;
+use crate::run::{schedule, schedule_with_page, stop_signal};
 use canvas::Capabilities;
 use driver::Driver;
 use lines::Lines;
@@ -46,6 +48,7 @@ use screen::Screen;
 use server::Server;
 use supercargo_client::api::Api;
 use supercargo_config::{Catalog, Config};
+use supercargo_serving::Loopback;
 use supercargo_telemetry::logs::LogSink;
 use text::count;
 use view::Header;
@@ -80,7 +83,9 @@ pub async fn demo(options: DemoOptions, catalog: &Catalog, logs: &LogSink) -> Re
         plan,
         config,
         speed: options.speed,
-        keep: options.keep,
+        keep: options.keep || options.ui,
+        ui: options.ui,
+        catalog: catalog.clone(),
         server,
     };
     tolerate_closed_pipe(demo.run(&stop, logs).await)
@@ -123,13 +128,17 @@ struct Demo {
     config: Config,
     speed: f64,
     keep: bool,
+    /// Whether the page shows the scheduler, and not this terminal.
+    ui: bool,
+    catalog: Catalog,
     server: Server,
 }
 
 impl Demo {
     async fn run(&self, stop: &CancellationToken, logs: &LogSink) -> Result<()> {
         let (nodes_exist, stop_clients) = (CancellationToken::new(), CancellationToken::new());
-        let mut scheduler = self.start_scheduler(nodes_exist.clone(), stop_clients.clone());
+        let page = if self.ui { Some(self.listen().await?) } else { None };
+        let mut scheduler = self.start_scheduler(page, nodes_exist.clone(), stop_clients.clone());
         let result = tokio::select! {
             result = self.show(&nodes_exist, &stop_clients, stop, logs) => result,
             ended = &mut scheduler => return Err(scheduler_error(ended)),
@@ -148,9 +157,11 @@ impl Demo {
         stop: &CancellationToken,
         logs: &LogSink,
     ) -> Result<()> {
-        let capabilities = screen::capabilities(io::stdout().is_terminal(), |name| std::env::var(name).ok());
+        let is_terminal = io::stdout().is_terminal() && !self.ui;
+        let capabilities = screen::capabilities(is_terminal, |name| std::env::var(name).ok());
         let shown = async {
             match capabilities {
+                None if self.ui => pending().await,
                 Some(capabilities) => {
                     screen::quit_on_q(stop.clone());
                     self.show_picture(capabilities, logs).await
@@ -199,14 +210,38 @@ impl Demo {
         Ok(informers)
     }
 
-    /// Starts the scheduler once the nodes exist.
-    fn start_scheduler(&self, go: CancellationToken, stop: CancellationToken) -> JoinHandle<Result<()>> {
+    /// Opens a port for the page.
+    async fn listen(&self) -> Result<Loopback> {
+        print_text(&format!("supercargo demo: {}, {}\n", self.title, count(self.expected, "pod")))?;
+        Loopback::bind(page::PATH).await.context("cannot listen on loopback")
+    }
+
+    /// Starts the scheduler once the nodes exist, and serves its page.
+    fn start_scheduler(
+        &self,
+        page: Option<Loopback>,
+        go: CancellationToken,
+        stop: CancellationToken,
+    ) -> JoinHandle<Result<()>> {
         let (config, connection) = (self.config.clone(), self.server.connection());
+        let catalog = self.catalog.clone();
         tokio::spawn(async move {
             tokio::select! {
-                () = go.cancelled() => schedule(&config, connection, None, &stop).await,
-                () = stop.cancelled() => Ok(()),
+                () = go.cancelled() => {}
+                () = stop.cancelled() => return Ok(()),
             }
+            let Some(loopback) = page else { return schedule(&config, connection, None, &stop).await };
+            let link = loopback.link();
+            print_text(&format!("Open {link}\n"))?;
+            page::ui::open(&link);
+            schedule_with_page(
+                &config,
+                connection,
+                &catalog,
+                (loopback, Box::new(page::ui::print_next_link)),
+                &stop,
+            )
+            .await
         })
     }
 

@@ -21,9 +21,11 @@ mod why;
 
 pub(crate) use self::ask::Ask;
 pub(crate) use self::empty::Empty;
+pub(crate) use self::endpoint::GOOD;
 pub(crate) use self::fits::FitsQuestion;
 pub(crate) use self::leader::is_plugin_of_kubectl;
 pub(crate) use self::pending::Pending;
+pub(crate) use self::remote::{Target, Way, refusal};
 pub(crate) use self::resilience::Resilience;
 pub(crate) use self::what_if::WhatIfQuestion;
 pub(crate) use self::why::WhyQuestion;

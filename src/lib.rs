@@ -26,6 +26,7 @@ mod insight;
 mod memory_limit;
 pub mod options;
 pub mod owner;
+mod page;
 mod preemptor;
 mod recorder;
 mod reload;

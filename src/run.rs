@@ -20,6 +20,8 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::owner::Owner;
+#[cfg(feature = "demo")]
+use crate::page;
 use supercargo_client::api::full_text;
 use supercargo_client::connection::{ConnectError, Connection};
 use supercargo_client::host::Host;
@@ -28,6 +30,8 @@ use supercargo_client::transport::{RequestObserver, Transport};
 use supercargo_client::watch_service::WatchService;
 use supercargo_config::flags::{Flags, TraceOptions};
 use supercargo_config::{Catalog, ClientConnection, Config};
+#[cfg(feature = "demo")]
+use supercargo_serving::{Loopback, NextLink};
 use supercargo_serving::{Server, Setup};
 use supercargo_telemetry::logs::{self, LogLevel};
 use supercargo_telemetry::metrics::{Counting, Metrics, Requests};
@@ -207,6 +211,24 @@ pub async fn schedule(
     let clients = Clients::connect(connection)?;
     let record = record.map(Path::to_owned);
     Instance { record, ..Instance::new(config, clients) }.run(config, stop).await
+}
+
+/// Like [`schedule`], and serves the page on loopback.
+#[cfg(feature = "demo")]
+pub(crate) async fn schedule_with_page(
+    config: &Config,
+    connection: impl Into<Connection>,
+    catalog: &Catalog,
+    (loopback, next_link): (Loopback, NextLink),
+    stop: &CancellationToken,
+) -> Result<()> {
+    let clients = Clients::connect(connection)?;
+    let mut process = Process::new(config, Instance::new(config, clients)).await?;
+    let closing = CancellationToken::new();
+    let _close = closing.clone().drop_guard();
+    tokio::spawn(loopback.serve(page::site(&process.insight(catalog)), next_link, closing));
+    process.run(stop).await?;
+    process.shut_down().await
 }
 
 impl Instance {

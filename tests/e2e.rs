@@ -30,3 +30,5 @@ mod suite;
 mod what_if;
 mod why;
 mod wire;
+
+pub(crate) use wire::ask;

@@ -11,6 +11,7 @@ mod mechanisms;
 mod metrics;
 mod oracle;
 mod packaging;
+mod page;
 mod parity;
 mod rbac;
 mod support;

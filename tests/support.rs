@@ -8,6 +8,7 @@ mod cluster;
 mod eventually;
 mod extender;
 mod fake_api;
+mod http;
 mod https;
 mod objects;
 mod process;
@@ -16,6 +17,7 @@ mod requests;
 mod sightings;
 mod slim;
 
+pub(crate) use self::http::get;
 pub(crate) use audit::Bindings;
 pub(crate) use cluster::{Cluster, own_plane, send};
 pub(crate) use eventually::{eventually, say};

@@ -31,6 +31,10 @@ pub struct DemoOptions {
     /// Keep the cluster running at the end, and show how to access it with kubectl
     #[arg(long)]
     pub keep: bool,
+    /// Show the page of the scheduler in a browser: print its link, and open it where that is
+    /// possible. The cluster keeps running, as with --keep
+    #[arg(long)]
+    pub ui: bool,
     /// Schedule the pods and workloads in the YAML and JSON files of this folder, on its nodes and
     /// with its devices. Without nodes, the demo's are used
     #[arg(long, value_name = "DIR", conflicts_with = "pods")]

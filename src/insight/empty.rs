@@ -95,19 +95,22 @@ fn used(node: &NodeInfo) -> i64 {
     share(requested.milli_cpu, allocatable.milli_cpu).max(share(requested.memory, allocatable.memory))
 }
 
+/// The answer in a sentence.
+fn headline(tried: &[Tried]) -> String {
+    let nodes = count(tried.len(), "node");
+    match tried.iter().filter(|it| it.obstacle.is_none()).count() {
+        0 => format!("None of {nodes} could go"),
+        gone => format!("{gone} of {nodes} could go, in this order: no pod is worse off"),
+    }
+}
+
 fn table(tried: &[Tried]) -> String {
     text(|text| write_table(text, tried))
 }
 
 fn write_table(text: &mut String, tried: &[Tried]) -> std::fmt::Result {
     let (stay, go): (Vec<_>, Vec<_>) = tried.iter().partition(|it| it.obstacle.is_some());
-    let first_line = match go.len() {
-        0 => format!("None of {} could go", count(tried.len(), "node")),
-        gone => {
-            format!("{gone} of {} could go, in this order: no pod is worse off", count(tried.len(), "node"))
-        }
-    };
-    write_wrapped(text, "", &first_line)?;
+    write_wrapped(text, "", &headline(tried))?;
     if !go.is_empty() {
         writeln!(text, "\n{:<66}{:>14}", "COULD GO", "PODS THAT MOVE")?;
     }
@@ -138,6 +141,7 @@ fn json(tried: &[Tried]) -> String {
         json!({ "node": node, "couldGo": could_go, "pods": pods, "obstacle": obstacle_json(obstacle.as_ref()) })
     };
     let fields = json!({
+        "headline": headline(tried),
         "nodes": tried.iter().map(node).collect::<Vec<_>>(),
     });
     document("Empty", fields)

@@ -35,9 +35,9 @@ use crate::reload::Generation;
 use supercargo_config::{Catalog, Config};
 
 /// The path of the questions, which end with the name of one.
-pub(super) const PATH: &str = "/insight/";
+pub(crate) const PATH: &str = "/insight/";
 /// The header that says whether an answer is a good one: `true` or `false`.
-pub(super) const GOOD: &str = "supercargo-good";
+pub(crate) const GOOD: &str = "supercargo-good";
 /// The header with the time of the state.
 const AS_OF: &str = "supercargo-as-of";
 
@@ -68,6 +68,11 @@ const QUESTIONS: [(&str, Parse); 6] = [
     entry::<Resilience>(),
     entry::<Empty>(),
 ];
+
+/// The names of the questions.
+pub(crate) fn question_names() -> impl Iterator<Item = &'static str> {
+    QUESTIONS.iter().map(|(name, _)| *name)
+}
 
 const fn entry<Q: Question>() -> (&'static str, Parse) {
     (Q::NAME, parse::<Q>)
@@ -140,11 +145,31 @@ impl Insight {
         Self { mailbox, clock, generations, catalog, synced, kept: Mutex::default(), places, running }
     }
 
-    /// The endpoints, by path.
-    pub(crate) fn endpoints(self) -> BTreeMap<String, QueryPage> {
-        let insight = Arc::new(self);
+    /// Whether the scheduler knows the cluster.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.synced.is_cancelled()
+    }
+
+    /// Waits until the scheduler knows the cluster.
+    pub(crate) async fn synced(&self) {
+        self.synced.cancelled().await;
+    }
+
+    /// Reads a copy of the scheduler's state, and the time of it.
+    pub(crate) async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Fork, Timestamp) -> T + Send + 'static,
+    ) -> Result<T> {
+        // The task continues if nobody waits: others will use the copy.
+        let kept = tokio::spawn(Arc::clone(self).copy()).await.context("a plugin panicked")??;
+        let reading = spawn_blocking(move || read(&kept.fork.lock(), kept.as_of));
+        reading.await.context("the copy cannot be read")
+    }
+
+    /// The endpoints of the questions, by path.
+    pub(crate) fn endpoints(self: &Arc<Self>) -> BTreeMap<String, QueryPage> {
         let endpoint = |(name, ask): (&str, Parse)| {
-            let insight = Arc::clone(&insight);
+            let insight = Arc::clone(self);
             let page: QueryPage = Arc::new(move |query| {
                 let insight = Arc::clone(&insight);
                 Box::pin(async move { insight.answer(ask, &query).await })
@@ -159,7 +184,7 @@ impl Insight {
             Ok(asked) => asked,
             Err(error) => return QueryResponse::bad_request(error.to_string()),
         };
-        if !self.synced.is_cancelled() {
+        if !self.is_synced() {
             return QueryResponse::unavailable("the scheduler does not know the cluster yet".to_owned());
         }
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return QueryResponse::Busy };
@@ -240,18 +265,13 @@ fn drop_aside(copy: Option<Arc<SharedFork>>) {
 }
 
 #[cfg(test)]
+pub(crate) mod testing;
+
+#[cfg(test)]
 mod tests {
-    use std::thread::{self, JoinHandle};
-
-    use supercargo_client::host::SystemClock;
-    use supercargo_framework::Now;
-    use supercargo_framework::testing::{node, pod};
-    use supercargo_scheduler::{Input, Notification, Scheduler};
-
     use super::super::remote::query;
+    use super::testing::{insight, owner};
     use super::*;
-    use crate::owner::Message;
-    use supercargo_config::Catalog;
 
     fn pairs(query: &[(&str, &str)]) -> Vec<(String, String)> {
         query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -287,33 +307,6 @@ mod tests {
         assert_eq!(read, [&given[..], &pairs(&[("output", "table")])].concat());
     }
 
-    fn insight(mailbox: Mailbox) -> Arc<Insight> {
-        let config = Config::default_with(&Catalog::in_tree()).unwrap();
-        let (_, generations) = watch::channel(Generation::first(Arc::new(config)));
-        let (clock, synced) = (Arc::new(SystemClock::default()), CancellationToken::new());
-        synced.cancel();
-        Arc::new(Insight::new(mailbox, clock, generations, Catalog::in_tree(), synced))
-    }
-
-    /// A scheduler with a node and a pod that fits, and the number of its copies.
-    fn owner() -> (Arc<Insight>, JoinHandle<usize>) {
-        let config = Config::default_with(&Catalog::in_tree()).unwrap();
-        let mut scheduler = Scheduler::new(scheduler_options(&config)).unwrap();
-        let node = node("n").allocatable("cpu", "4").allocatable("pods", "10").build();
-        scheduler.handle(Now::default(), Input::Node(Notification::Added(Arc::new(node))));
-        let pod = pod("p").scheduler("supercargo").request("cpu", "1").build();
-        scheduler.handle(Now::default(), Input::QueuedPod(Notification::Added(Arc::new(pod))));
-        let (mailbox, messages) = Mailbox::new();
-        let owner = thread::spawn(move || {
-            let questions = messages.iter().filter_map(|message| match message {
-                Message::Ask(question) => Some(question),
-                _ => None,
-            });
-            questions.map(|question| question(&scheduler)).count()
-        });
-        (insight(mailbox), owner)
-    }
-
     /// The status, the text and the headers of an answer; `None` if the endpoint is busy.
     type TestAnswer = Option<(u16, String, Vec<&'static str>)>;
 
@@ -323,6 +316,7 @@ mod tests {
                 Some((status.as_u16(), text, headers.into_iter().map(|(name, _)| name).collect()))
             }
             QueryResponse::Busy => None,
+            QueryResponse::Stream { .. } => unreachable!("an answer is one text"),
         }
     }
 

@@ -45,6 +45,7 @@ impl Question for FitsQuestion {
 fn json(pod: &PodInfo, fits: &Fits) -> String {
     let key = pod.key();
     let fields = json!({
+        "headline": report::fits_headline(pod, fits),
         "like": { "namespace": key.namespace, "name": key.name },
         "fit": fits.count(),
         "byNode": fits.by_node,

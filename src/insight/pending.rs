@@ -60,7 +60,7 @@ impl Question for Pending {
         let reasons = reasons(&mut state.fork, &pods, state.deadline)?;
         let text = match view.output {
             Format::Table => table(pods.len(), &reasons),
-            Format::Json => json(&reasons),
+            Format::Json => json(pods.len(), &reasons),
         };
         Ok((text, pods.is_empty()))
     }
@@ -120,13 +120,10 @@ fn first_fix(why: &Why) -> Option<String> {
     }
 }
 
-fn table(pods: usize, reasons: &[(String, Reason)]) -> String {
-    text(|text| write_table(text, pods, reasons))
-}
-
-fn write_table(text: &mut String, pods: usize, reasons: &[(String, Reason)]) -> std::fmt::Result {
+/// The answer in a sentence.
+fn headline(pods: usize, reasons: &[(String, Reason)]) -> String {
     let workloads: BTreeSet<_> = reasons.iter().flat_map(|(_, reason)| reason.workloads.keys()).collect();
-    let first_line = match pods {
+    match pods {
         0 => "No pod is pending".to_owned(),
         1 => "1 pod is pending".to_owned(),
         pods => format!(
@@ -134,8 +131,15 @@ fn write_table(text: &mut String, pods: usize, reasons: &[(String, Reason)]) -> 
             count(workloads.len(), "workload"),
             count(reasons.len(), "reason")
         ),
-    };
-    write_wrapped(text, "", &first_line)?;
+    }
+}
+
+fn table(pods: usize, reasons: &[(String, Reason)]) -> String {
+    text(|text| write_table(text, pods, reasons))
+}
+
+fn write_table(text: &mut String, pods: usize, reasons: &[(String, Reason)]) -> std::fmt::Result {
+    write_wrapped(text, "", &headline(pods, reasons))?;
     for (why, reason) in reasons.iter().take(MOST_LINES) {
         writeln!(text)?;
         write_wrapped(text, &format!("{:>6}  ", reason.pods()), why)?;
@@ -158,7 +162,7 @@ fn write_table(text: &mut String, pods: usize, reasons: &[(String, Reason)]) -> 
     Ok(())
 }
 
-fn json(reasons: &[(String, Reason)]) -> String {
+fn json(pods: usize, reasons: &[(String, Reason)]) -> String {
     let reason = |(why, reason): &(String, Reason)| -> Value {
         json!({
             "reason": why, "pods": reason.pods(), "workloads": reason.workloads,
@@ -166,6 +170,7 @@ fn json(reasons: &[(String, Reason)]) -> String {
         })
     };
     let fields = json!({
+        "headline": headline(pods, reasons),
         "reasons": reasons.iter().map(reason).collect::<Vec<_>>(),
     });
     document("Pending", fields)

@@ -51,9 +51,14 @@ pub(super) fn fits(pod: &PodInfo, fits: &Fits) -> String {
     text(|text| write_fits(text, pod, fits))
 }
 
+/// The answer in a sentence.
+pub(super) fn fits_headline(pod: &PodInfo, fits: &Fits) -> String {
+    let more = if fits.then.is_none() { "at least " } else { "" };
+    format!("{more}{} like {} fit", count(fits.count(), "more pod"), pod.key())
+}
+
 fn write_fits(text: &mut String, pod: &PodInfo, fits: &Fits) -> std::fmt::Result {
-    let (fit, more) = (fits.count(), if fits.then.is_none() { "at least " } else { "" });
-    write_wrapped(text, "", &format!("{more}{} like {} fit", count(fit, "more pod"), pod.key()))?;
+    write_wrapped(text, "", &fits_headline(pod, fits))?;
     if let Some(key_reason) = fits.then.as_ref().and_then(|why| key_reason(&why.refusals)) {
         write_wrapped(text, "Then  ", &key_reason)?;
     }
@@ -89,40 +94,18 @@ fn is_printable(c: char) -> bool {
 }
 
 fn write_table(text: &mut String, pod: &PodInfo, why: &Why, node: Option<&str>) -> std::fmt::Result {
-    let key = pod.key();
-    let nodes = count(why.nodes, "node");
     if let Some(own) = &pod.node_name {
-        let placed_now = match why.feasible.first() {
-            None => format!("placed now, it would fit on none of {nodes}"),
-            Some((best, _)) if best == own => "placed now, it would go there again".to_owned(),
-            Some((best, _)) => format!("placed now, it would go to {best}"),
-        };
-        write_wrapped(text, "", &format!("{key} is on node {own}; {placed_now}"))?;
+        write_wrapped(text, "", &headline(pod, why))?;
         return write_node(text, why, node.unwrap_or(own));
     }
     let fits = !why.feasible.is_empty();
     for hindrance in hindrances(pod) {
-        write_wrapped(text, "", &format!("{key} is pending: {hindrance}"))?;
+        write_wrapped(text, "", &format!("{} is pending: {hindrance}", pod.key()))?;
     }
-    if let Some((best, _)) = why.feasible.first() {
-        write_wrapped(
-            text,
-            "",
-            &format!("{key} fits on {} of {nodes}; the best is {best}", why.feasible.len()),
-        )?;
-        let others: Vec<&str> =
-            why.feasible.iter().skip(1).take(MOST_NAMES).map(|(node, _)| &**node).collect();
-        if !others.is_empty() {
-            write_wrapped(text, "then ", &others.join(", "))?;
-        }
-    } else if let Some(node) = &why.preemption {
-        write_wrapped(
-            text,
-            "",
-            &format!("{key} fits on none of {nodes}, but preemption makes room on {node}"),
-        )?;
-    } else {
-        write_wrapped(text, "", &format!("{key} is pending: it fits on none of {nodes}"))?;
+    write_wrapped(text, "", &headline(pod, why))?;
+    let others: Vec<&str> = why.feasible.iter().skip(1).take(MOST_NAMES).map(|(node, _)| &**node).collect();
+    if !others.is_empty() {
+        write_wrapped(text, "then ", &others.join(", "))?;
     }
     if *pod.spec.scheduler_name != *why.profile {
         let (asked, profile) = (&pod.spec.scheduler_name, &why.profile);
@@ -148,8 +131,7 @@ fn write_table(text: &mut String, pod: &PodInfo, why: &Why, node: Option<&str>) 
         write_fixes(text, why)?;
     }
     write_refusals(text, &why.refusals)?;
-    let events: BTreeSet<String> =
-        why.wakes_on.iter().flat_map(|(_, events)| events).map(event_text).collect();
+    let events = wakes(why);
     if !events.is_empty() && pod.scheduling_gates.is_empty() {
         let events: Vec<&str> = events.iter().map(String::as_str).collect();
         writeln!(text)?;
@@ -160,6 +142,33 @@ fn write_table(text: &mut String, pod: &PodInfo, why: &Why, node: Option<&str>) 
         write_wrapped(text, "  ", &why.message)?;
     }
     Ok(())
+}
+
+/// The answer in a sentence.
+fn headline(pod: &PodInfo, why: &Why) -> String {
+    let (key, nodes) = (pod.key(), count(why.nodes, "node"));
+    let best = why.feasible.first().map(|(best, _)| best);
+    match (&pod.node_name, best, &why.preemption) {
+        (Some(own), None, _) => {
+            format!("{key} is on node {own}; placed now, it would fit on none of {nodes}")
+        }
+        (Some(own), Some(best), _) if best == own => {
+            format!("{key} is on node {own}; placed now, it would go there again")
+        }
+        (Some(own), Some(best), _) => format!("{key} is on node {own}; placed now, it would go to {best}"),
+        (None, Some(best), _) => {
+            format!("{key} fits on {} of {nodes}; the best is {best}", why.feasible.len())
+        }
+        (None, None, Some(node)) => {
+            format!("{key} fits on none of {nodes}, but preemption makes room on {node}")
+        }
+        (None, None, None) => format!("{key} is pending: it fits on none of {nodes}"),
+    }
+}
+
+/// The events after which the scheduler tries the pod again, in words.
+fn wakes(why: &Why) -> BTreeSet<String> {
+    why.wakes_on.iter().flat_map(|(_, events)| events).map(event_text).collect()
 }
 
 /// What keeps the scheduler from trying the pod, whatever the nodes say.
@@ -368,6 +377,10 @@ pub(super) fn json(pod: &PodInfo, why: &Why) -> String {
         json!({ "node": name, "score": total, "plugins": plugins })
     };
     let fields = json!({
+        "headline": headline(pod, why),
+        "hindrances": hindrances(pod).collect::<Vec<_>>(),
+        "keyReason": key_reason(&why.refusals),
+        "triedAgainIf": wakes(why),
         "pod": { "namespace": key.namespace, "name": key.name, "node": pod.node_name },
         "schedulingGates": pod.scheduling_gates,
         "profile": why.profile,
@@ -390,6 +403,7 @@ pub(super) fn refusal_json(refusal: &Refusal) -> Value {
     let Refusal { plugin, reason, detail, nodes, only, left } = refusal;
     let mut object = json!({
         "plugin": &**plugin, "reason": &**reason, "nodes": nodes.len(), "nodeNames": nodes, "alone": only, "left": left, "code": code(refusal),
+        "text": describe(refusal),
     });
     match detail {
         Detail::None | Detail::Nominated => {}
@@ -427,7 +441,8 @@ fn code(Refusal { plugin, reason, detail, .. }: &Refusal) -> &'static str {
     }
 }
 
-fn fix_json(Fix { changes, node, preempts }: &Fix) -> Value {
+fn fix_json(fix: &Fix) -> Value {
+    let Fix { changes, node, preempts } = fix;
     let change = |change: &PodFix| match change {
         PodFix::Request { resource, from, to } => json!({
             "change": "Request", "resource": resource,
@@ -440,7 +455,8 @@ fn fix_json(Fix { changes, node, preempts }: &Fix) -> Value {
         PodFix::NoHostPorts => json!({ "change": "NoHostPorts" }),
         PodFix::Priority(priority) => json!({ "change": "Priority", "to": priority }),
     };
-    json!({ "changes": changes.iter().map(change).collect::<Vec<_>>(), "node": node, "preempts": preempts })
+    let changes: Vec<Value> = changes.iter().map(change).collect();
+    json!({ "changes": changes, "node": node, "preempts": preempts, "text": fix_text(fix) })
 }
 
 #[cfg(test)]

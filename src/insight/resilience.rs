@@ -95,14 +95,11 @@ impl Failure {
     }
 }
 
-fn table(by: &str, failures: &[Failure]) -> String {
-    text(|text| write_table(text, by, failures))
-}
-
-fn write_table(text: &mut String, by: &str, failures: &[Failure]) -> std::fmt::Result {
+/// The answer in a sentence.
+fn headline(by: &str, failures: &[Failure]) -> String {
     let bad = failures.iter().filter(|failure| failure.down > 0).count();
     let what = if by == "node" { "nodes".to_owned() } else { format!("values of {by}") };
-    let first_line = match failures.first().filter(|worst| worst.down > 0) {
+    match failures.first().filter(|worst| worst.down > 0) {
         None if failures.len() == 1 => "It can fail: every pod gets another node".to_owned(),
         None => format!("Any one of {} {what} can fail: every pod gets another node", failures.len()),
         Some(Failure { name, down, .. }) => format!(
@@ -110,8 +107,15 @@ fn write_table(text: &mut String, by: &str, failures: &[Failure]) -> std::fmt::R
             failures.len(),
             count(*down, "pod")
         ),
-    };
-    write_wrapped(text, "", &first_line)?;
+    }
+}
+
+fn table(by: &str, failures: &[Failure]) -> String {
+    text(|text| write_table(text, by, failures))
+}
+
+fn write_table(text: &mut String, by: &str, failures: &[Failure]) -> std::fmt::Result {
+    write_wrapped(text, "", &headline(by, failures))?;
     writeln!(text, "\n{:<62}{:>9}{:>9}", "FAILS", "AFFECTED", "DOWN")?;
     for Failure { name, pods, down, first } in failures.iter().take(MOST_LINES) {
         writeln!(text, "{:<62}{pods:>9}{down:>9}", clip(name, 61))?;
@@ -130,6 +134,7 @@ fn json(by: &str, failures: &[Failure]) -> String {
         json!({ "fails": name, "affected": pods, "down": down, "first": obstacle_json(first.as_ref()) })
     };
     let fields = json!({
+        "headline": headline(by, failures),
         "by": by,
         "failures": failures.iter().map(failure).collect::<Vec<_>>(),
     });

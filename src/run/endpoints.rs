@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::debugger::Debugger;
 use crate::insight::endpoint::Insight;
+use crate::page;
 use crate::reload::Generation;
 use crate::watchdog::Watchdog;
 use supercargo_client::election::Leadership;
@@ -41,12 +42,12 @@ impl EndpointState {
         flags: Flags,
         log_level: LogLevel,
         stop: CancellationToken,
-        insight: Option<Insight>,
+        insight: Option<Arc<Insight>>,
     ) -> Endpoints {
         let Self { leadership, synced, debugger, watchdog, generations, started } = self;
         // Constant: a reload cannot change it.
         let profiling = generations.borrow().config.enable_profiling;
-        let queries = insight.map(Insight::endpoints).unwrap_or_default();
+        let queries = insight.map(|insight| page::everything(&insight)).unwrap_or_default();
         let resources = (Arc::clone(&metrics), leadership.clone());
         let (of_configz, of_flagz) = (generations.clone(), generations);
         Endpoints {
@@ -76,8 +77,8 @@ impl EndpointState {
             started,
             flagz: Arc::new(move || flags.flagz(&of_flagz.borrow().config)),
             debug: BTreeMap::from([
-                ("/debug/cache", page(&debugger, |it| async move { it.cache_json().await })),
-                ("/debug/queue", page(&debugger, |it| async move { it.queue_json().await })),
+                ("/debug/cache", json_page(&debugger, |it| async move { it.cache_json().await })),
+                ("/debug/queue", json_page(&debugger, |it| async move { it.queue_json().await })),
             ]),
             queries,
             log_level: profiling.then_some(log_level),
@@ -118,7 +119,7 @@ fn checks(
     checks
 }
 
-fn page<T, F>(of: &T, ask: impl Fn(T) -> F + Send + Sync + 'static) -> JsonPage
+fn json_page<T, F>(of: &T, ask: impl Fn(T) -> F + Send + Sync + 'static) -> JsonPage
 where
     T: Clone + Send + Sync + 'static,
     F: Future<Output = Value> + Send + 'static,

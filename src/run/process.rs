@@ -195,9 +195,11 @@ impl Process {
     }
 
     /// Answers questions. The catalog has the plugins of the configuration.
-    pub(super) fn insight(&self, catalog: &Catalog) -> Insight {
+    pub(super) fn insight(&self, catalog: &Catalog) -> Arc<Insight> {
         let (clock, generations) = (Arc::clone(&self.host.clock), self.generations.subscribe());
-        Insight::new(self.mailbox.clone(), clock, generations, catalog.clone(), self.synced.clone())
+        let insight =
+            Insight::new(self.mailbox.clone(), clock, generations, catalog.clone(), self.synced.clone());
+        Arc::new(insight)
     }
 
     /// State that the endpoints serve.

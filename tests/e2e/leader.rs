@@ -8,7 +8,8 @@ use std::process::{Command, Output};
 
 use supercargo_controlplane::{Assets, Program};
 
-use crate::support::{Cluster, Supercargo, answer, command, free_port, node, own_plane, pod};
+use crate::page::Door;
+use crate::support::{Cluster, Supercargo, answer, command, free_port, get, node, own_plane, pod};
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/supercargo";
 
@@ -67,6 +68,19 @@ fn a_plugin_of_kubectl_asks_the_leader_by_a_token_for_it_alone() {
     assert_eq!(read.0, Some(1), "{read:?}");
     assert_eq!(ask(&["why", "large"]), read, "{}", supercargo.log_tail());
     assert_eq!(ask(&["why", "large", "--standalone"]), read);
+
+    // The page, for a browser of this machine.
+    let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap());
+    let mut ui = Command::new(&plugin);
+    ui.args(["ui", "--kubeconfig"]).arg(&kubeconfig).env("PATH", path);
+    let door = Door::start(&mut ui);
+    let (origin, secret) = door.link.split_once("/insight/#secret=").unwrap();
+    let (status, _, token) = get(&format!("{origin}/session"), &[("supercargo-secret", secret)]);
+    assert_eq!(status, 200, "{token}");
+    let bearer = format!("Bearer {token}");
+    let (status, _, overview) = get(&format!("{origin}/insight/overview"), &[("authorization", &bearer)]);
+    assert!(status == 200 && overview.contains(r#""names":["n1"]"#), "{status} {overview}");
+    drop(door);
 
     let (code, _, error) = ask(&["why", "large", "--lease=kube-system/other"]);
     assert!(code == Some(3) && error.contains("kubectl get lease") && error.contains("not found"), "{error}");

@@ -24,7 +24,7 @@ const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/
 const WITHIN: Duration = Duration::from_secs(30);
 
 /// Sends a request to the server, not through the proxy.
-pub(super) async fn ask(server: &ApiServer, method: Method, path: &str, body: &Value) -> Value {
+pub(crate) async fn ask(server: &ApiServer, method: Method, path: &str, body: &Value) -> Value {
     let request =
         Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
     let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };

@@ -34,6 +34,8 @@ const PURE: &[(&str, &[&str])] = &[
         "supercargo-framework",
         &["bitflags", "rustc-hash", "serde", "serde_json", "serde_path_to_error", "smallvec", "thiserror"],
     ),
+    // The data of the page knows nothing of the scheduler.
+    ("supercargo-page", &["serde", "serde_json"]),
     (
         "supercargo-plugins",
         &[
@@ -156,6 +158,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("supercargo-devices", &["cel", "framework"]),
     ("supercargo-evaluation", &["framework", "queue", "runtime"]),
     ("supercargo-framework", &[]),
+    ("supercargo-page", &[]),
     ("supercargo-plugins", &["cel", "devices", "framework", "volume-plugins"]),
     ("supercargo-queue", &["framework", "runtime"]),
     ("supercargo-runtime", &["framework"]),

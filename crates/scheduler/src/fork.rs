@@ -8,6 +8,7 @@ use supercargo_framework::{Now, PodInfo};
 
 use crate::fits::Fits;
 use crate::scheduler::{BuildError, Options, Scheduler};
+use crate::views::QueueView;
 use crate::what_if::{Verb, WhatIf, WhatIfError};
 use crate::why::{Why, WhyError};
 use supercargo_evaluation::cache::Cache;
@@ -85,6 +86,16 @@ impl Fork {
         pods.retain(|pod| cache.node_of(&pod.uid).is_none());
         pods.sort_by_key(|pod| pod.key());
         pods
+    }
+
+    /// Every queued pod and every binding.
+    pub fn queue_view(&self) -> QueueView {
+        self.scheduler.queue_view()
+    }
+
+    /// The queued pods that are nominated for this node.
+    pub fn nominated_on(&self, node: &str) -> Vec<Arc<PodInfo>> {
+        self.scheduler.nominated_on(node)
     }
 
     /// The pod's signature under the profile that [`why`](Self::why) asks: pods with equal ones get

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
+use futures::StreamExt as _;
 use http::Request;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -23,8 +24,9 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use super::activity::Activity;
+use super::activity::{Activity, Busy};
 use super::connection_limit::ConnectionLimit;
+use super::routes::Streamed;
 
 /// Timeout of TLS handshakes and ping responses.
 const PEER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -54,6 +56,12 @@ pub(super) trait AnswerRequest: Send + Sync + 'static {
         chain: &[CertificateDer<'static>],
         activity: &Activity,
     ) -> impl Future<Output = Response> + Send;
+}
+
+/// A body that lasts: until it ends the connection is busy, and it ends with the server.
+fn lasting(body: Body, busy: Busy, stop: CancellationToken) -> Body {
+    let chunks = body.into_data_stream().take_until(stop.cancelled_owned());
+    Body::from_stream(chunks.inspect(move |_| _ = &busy))
 }
 
 /// Serves connections.
@@ -114,9 +122,12 @@ impl<A: AnswerRequest> Connections<A> {
             .collect();
         let service = service_fn(|request: Request<hyper::body::Incoming>| {
             let (answer, chain) = (Arc::clone(&self.answer), Arc::clone(&chain));
-            let (activity, busy) = (activity.clone(), activity.begin());
+            let (activity, busy, stop) = (activity.clone(), activity.begin(), stop.clone());
             async move {
-                let response = answer.answer(request.map(Body::new), &chain, &activity).await;
+                let mut response = answer.answer(request.map(Body::new), &chain, &activity).await;
+                if response.extensions_mut().remove::<Streamed>().is_some() {
+                    return Ok(response.map(|body| lasting(body, busy, stop)));
+                }
                 drop(busy);
                 Ok::<_, Infallible>(response)
             }
@@ -168,5 +179,27 @@ impl<A: AnswerRequest> Connections<A> {
             .initial_stream_window_size(WINDOW)
             .max_concurrent_streams(if self.streams == 0 { DEFAULT_STREAMS } else { self.streams });
         builder
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_is_busy_until_a_lasting_body_ends() {
+        let parts = || Body::from_stream(futures::stream::pending::<Result<&str, Infallible>>());
+        let (activity, stop) = (Activity::default(), CancellationToken::new());
+        let body = lasting(parts(), activity.begin(), stop.clone());
+        assert!(activity.done().now_or_never().is_none());
+        // The client leaves.
+        drop(body);
+        activity.done().await;
+        let body = lasting(parts(), activity.begin(), stop.clone());
+        stop.cancel();
+        assert!(body.into_data_stream().next().await.is_none());
+        activity.done().await;
     }
 }

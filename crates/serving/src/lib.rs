@@ -17,6 +17,7 @@
 //! | `authorizer` | whether the user may send the request |
 //! | `review`, `answers` | reviews by the API server, and their cache |
 //! | `routes`, `text` | paths and responses |
+//! | `loopback` | plain HTTP for a browser of this machine |
 //! | `health`, `slis`, `statusz` | health checks, their metrics, and `/statusz` |
 //!
 //! The scheduler never waits for this crate. Only requests that query the scheduler wait for it.
@@ -31,6 +32,7 @@ mod connections;
 mod error;
 mod handler_chain;
 mod health;
+mod loopback;
 mod review;
 mod routes;
 mod slis;
@@ -69,8 +71,9 @@ use self::connections::{AnswerRequest, Connections};
 pub use self::error::{LookupError, ServeError};
 use self::handler_chain::HandlerChain;
 pub use self::health::{Check, Checks, Probe};
+pub use self::loopback::{Loopback, NextLink, SESSION, Site};
 use self::review::Reviewer;
-pub use self::routes::{Endpoints, JsonPage, QueryPage, QueryResponse, TextPage};
+pub use self::routes::{Endpoints, JsonPage, Parts, QueryPage, QueryResponse, TextPage};
 use self::sni::Certificates;
 use self::trust::Trust;
 use supercargo_client::api::Api;

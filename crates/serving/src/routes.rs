@@ -1,14 +1,17 @@
 //! The paths and their handlers.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Path, Query};
 use axum::response::Response;
 use axum::routing::{MethodRouter, get};
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -31,8 +34,10 @@ pub type JsonPage = Arc<dyn Fn() -> BoxFuture<'static, Value> + Send + Sync>;
 /// Answers the query of a request.
 pub type QueryPage = Arc<dyn Fn(Vec<(String, String)>) -> BoxFuture<'static, QueryResponse> + Send + Sync>;
 
+/// Parts of a text that follow each other.
+pub type Parts = BoxStream<'static, Bytes>;
+
 /// The response to a query.
-#[derive(Debug)]
 pub enum QueryResponse {
     /// A text.
     Text {
@@ -40,8 +45,17 @@ pub enum QueryResponse {
         status: StatusCode,
         /// The text.
         text: String,
-        /// Whether it is JSON.
-        is_json: bool,
+        /// The content type.
+        content_type: &'static str,
+        /// Headers.
+        headers: Vec<(&'static str, String)>,
+    },
+    /// Parts of a text, each sent when it is there. The next one is made once the client takes it.
+    Stream {
+        /// The parts.
+        parts: Parts,
+        /// The content type.
+        content_type: &'static str,
         /// Headers.
         headers: Vec<(&'static str, String)>,
     },
@@ -52,7 +66,17 @@ pub enum QueryResponse {
 impl QueryResponse {
     /// 200.
     pub fn answer(text: String, is_json: bool) -> Self {
-        Self::Text { status: StatusCode::OK, text, is_json, headers: Vec::new() }
+        Self::file(if is_json { text::JSON } else { text::PLAIN }, text)
+    }
+
+    /// 200, with this content type.
+    pub fn file(content_type: &'static str, text: impl Into<String>) -> Self {
+        Self::Text { status: StatusCode::OK, text: text.into(), content_type, headers: Vec::new() }
+    }
+
+    /// 200, and parts that follow each other.
+    pub fn stream(content_type: &'static str, parts: Parts) -> Self {
+        Self::Stream { parts, content_type, headers: Vec::new() }
     }
 
     /// 400.
@@ -70,22 +94,33 @@ impl QueryResponse {
         Self::error(StatusCode::SERVICE_UNAVAILABLE, text)
     }
 
-    fn error(status: StatusCode, text: String) -> Self {
-        Self::Text { status, text, is_json: false, headers: Vec::new() }
+    /// An error.
+    pub fn error(status: StatusCode, text: String) -> Self {
+        Self::Text { status, text, content_type: text::PLAIN, headers: Vec::new() }
     }
 
     /// With this header. A value that no header can have is left out.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: String) -> Self {
-        if let Self::Text { headers, .. } = &mut self {
+        if let Self::Text { headers, .. } | Self::Stream { headers, .. } = &mut self {
             headers.push((name, value));
         }
         self
     }
 
     fn into_response(self) -> Response {
-        let Self::Text { status, text, is_json, headers } = self else { return text::too_many_requests() };
-        let mut response = answer(status, if is_json { text::JSON } else { text::PLAIN }, text);
+        let (mut response, headers) = match self {
+            Self::Text { status, text, content_type, headers } => {
+                (answer(status, content_type, text), headers)
+            }
+            Self::Stream { parts, content_type, headers } => {
+                let body = Body::from_stream(parts.map(Ok::<_, Infallible>));
+                let mut response = answer(StatusCode::OK, content_type, body);
+                response.extensions_mut().insert(Streamed);
+                (response, headers)
+            }
+            Self::Busy => return text::too_many_requests(),
+        };
         for (name, value) in headers {
             if let Ok(value) = HeaderValue::try_from(value) {
                 response.headers_mut().insert(name, value);
@@ -93,6 +128,21 @@ impl QueryResponse {
         }
         response
     }
+}
+
+/// Marks a response whose body lasts.
+#[derive(Clone, Copy)]
+pub(super) struct Streamed;
+
+/// The routes of endpoints that answer queries.
+pub(super) fn query_routes(pages: &BTreeMap<String, QueryPage>) -> Router {
+    let route = |routes: Router, (path, answer): (&String, &QueryPage)| {
+        let answer = Arc::clone(answer);
+        let page =
+            async move |Query(query): Query<Vec<(String, String)>>| answer(query).await.into_response();
+        routes.route(path, get(page))
+    };
+    pages.iter().fold(Router::new(), route)
 }
 
 /// The content of the endpoints.
@@ -138,16 +188,12 @@ impl Endpoints {
         let mut paths: Vec<&str> =
             vec!["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz"];
         paths.extend(debug.keys());
-        paths.extend(queries.keys().map(String::as_str));
+        // A page has many files.
+        paths.extend(queries.keys().map(String::as_str).filter(|path| !path.contains("/assets/")));
         for (path, page) in debug {
             routes = routes.route(path, get(async move || json(&page().await)));
         }
-        for (path, answer) in &queries {
-            let answer = Arc::clone(answer);
-            let page =
-                async move |Query(query): Query<Vec<(String, String)>>| answer(query).await.into_response();
-            routes = routes.route(path, get(page));
-        }
+        routes = routes.merge(query_routes(&queries));
         if let Some(level) = log_level {
             paths.push("/debug/flags/v");
             routes = routes.route("/debug/flags/v", log_level_page(level));

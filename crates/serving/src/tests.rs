@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use futures::FutureExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use http::{HeaderMap, Method, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper_rustls::HttpsConnector;
@@ -158,17 +158,26 @@ fn endpoints(is_well: &Arc<AtomicBool>, slow: &Arc<Semaphore>) -> Endpoints {
                 })),
             ),
         ]),
-        queries: BTreeMap::from([(
-            "/ask".to_owned(),
-            Arc::new(|query: Vec<(String, String)>| {
-                let answer = if query.is_empty() {
-                    QueryResponse::Busy
-                } else {
-                    QueryResponse::answer(format!("{query:?}"), false).with("is-good", "true".to_owned())
-                };
-                async move { answer }.boxed()
-            }) as _,
-        )]),
+        queries: BTreeMap::from([
+            (
+                "/ask".to_owned(),
+                Arc::new(|query: Vec<(String, String)>| {
+                    let answer = if query.is_empty() {
+                        QueryResponse::Busy
+                    } else {
+                        QueryResponse::answer(format!("{query:?}"), false).with("is-good", "true".to_owned())
+                    };
+                    async move { answer }.boxed()
+                }) as _,
+            ),
+            (
+                "/ask/stream".to_owned(),
+                Arc::new(|_| {
+                    let parts = futures::stream::iter(["one".into()]).chain(futures::stream::pending());
+                    async move { QueryResponse::stream("text/event-stream", parts.boxed()) }.boxed()
+                }) as _,
+            ),
+        ]),
         log_level: Some(supercargo_telemetry::logs::LogLevel::detached("info")),
         emulated_version: "1.37".to_owned(),
         started: jiff::Timestamp::UNIX_EPOCH,
@@ -254,7 +263,10 @@ async fn each_path_serves_its_content() {
                 "\nsupercargo statusz\nWarning: This endpoint is not meant to be machine parseable, ",
             ),
             ("/statusz", "\nBinary version: "),
-            ("/statusz", "Emulation version: 1.37\nPaths: /ask /configz /debug/cache /debug/flags/v "),
+            (
+                "/statusz",
+                "Emulation version: 1.37\nPaths: /ask /ask/stream /configz /debug/cache /debug/flags/v ",
+            ),
             ("/debug/pprof/heap", "pprof is not available"),
         ] {
             let answered = bed.get(path, Some("reader")).await;
@@ -356,6 +368,22 @@ async fn requests_in_flight_are_answered_at_shutdown() {
     let (answered, ()) = tokio::join!(slow, stop);
     assert_eq!((answered.status.as_u16(), answered.body.as_str()), (200, "true"));
     bed.served.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_lasts_until_shutdown() {
+    for http1_only in [false, true] {
+        let bed = TestBed::with(http1_only, Duration::from_secs(10)).await;
+        let request = Request::get(format!("https://{}/ask/stream", bed.address));
+        let request = request.header(header::AUTHORIZATION, "Bearer reader").body(Full::default()).unwrap();
+        let mut body = bed.client.request(request).await.unwrap().into_body();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
+        assert!(body.frame().now_or_never().is_none());
+        bed.stop.cancel();
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "");
+        drop(bed.client);
+        bed.served.await.unwrap();
+    }
 }
 
 #[tokio::test]

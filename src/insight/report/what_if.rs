@@ -126,6 +126,7 @@ fn obstacle(end: &End) -> String {
 /// For programs.
 pub(in crate::insight) fn what_if_json(WhatIf { pods, of_nodes, is_still }: &WhatIf) -> String {
     let fields = json!({
+        "headline": headline(pods),
         "worseOff": pods.iter().filter(|outcome| outcome.end.is_bad()).count(),
         "pods": pods.iter().map(outcome_json).collect::<Vec<_>>(),
         "podsOfNodes": of_nodes,
@@ -137,6 +138,7 @@ pub(in crate::insight) fn what_if_json(WhatIf { pods, of_nodes, is_still }: &Wha
 fn outcome_json(PodOutcome { pod, from, is_preempted, end, .. }: &PodOutcome) -> Value {
     let mut object = json!({
         "namespace": pod.namespace, "name": pod.name, "from": from, "preempted": is_preempted,
+        "worse": end.is_bad(), "reason": obstacle(end),
         "end": match end {
             End::On(_) => "Node",
             End::Back(_) => "Back",

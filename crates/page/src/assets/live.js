@@ -1,0 +1,119 @@
+// The overview as it changes, and whether the server is there.
+
+import { Refused, events } from "./api.js";
+import { apply } from "./model.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {(model: Model, changed: number[] | null) => void} Listener */
+
+/** Times in milliseconds. The server sends something each 15 s. */
+const SILENCE = 20_000;
+const FIRST_RETRY = 500;
+const LAST_RETRY = 5_000;
+/** A page that nobody sees asks for nothing after this time. */
+const HIDDEN = 60_000;
+
+/** The stream of a tab. */
+export class Live {
+    constructor() {
+        /** @type {Model | null} */
+        this.model = null;
+        /** @type {string | null} */
+        this.problem = null;
+        this.connected = false;
+        /** When the server was heard last, by `performance.now()`. */
+        this.heard = performance.now();
+        /** How old the state was when it came, in seconds, by the clock of this computer. */
+        this.behind = 0;
+        /** @type {Set<Listener>} */
+        this.listeners = new Set();
+    }
+
+    /** Seconds since the server was heard. */
+    age() {
+        return Math.round((performance.now() - this.heard) / 1000);
+    }
+
+    /** Whether what is shown may be old. */
+    stale() {
+        return !this.connected || performance.now() - this.heard > SILENCE;
+    }
+
+    /** Follows the server for as long as the page is open. */
+    async run() {
+        for (let retry = FIRST_RETRY; ; retry = Math.min(2 * retry, LAST_RETRY)) {
+            await seen();
+            const hadAnswer = await this.follow();
+            if (hadAnswer) retry = FIRST_RETRY;
+            this.connected = false;
+            await new Promise((resolve) => setTimeout(resolve, retry));
+        }
+    }
+
+    /** Follows one stream. Returns whether it brought something. */
+    async follow() {
+        const stop = new AbortController();
+        const watch = setInterval(() => {
+            if (performance.now() - this.heard > SILENCE && this.connected) stop.abort();
+        }, 1_000);
+        const hidden = whenHidden(() => stop.abort());
+        let some = false;
+        try {
+            for await (const { kind, data } of events("stream", stop.signal)) {
+                some = this.connected = true;
+                this.problem = null;
+                this.heard = performance.now();
+                this.take(kind, data);
+            }
+        } catch (error) {
+            this.problem = error instanceof Refused ? error.message : null;
+        } finally {
+            clearInterval(watch);
+            hidden();
+        }
+        return some;
+    }
+
+    /** @param {string} kind @param {any} data */
+    take(kind, data) {
+        this.behind = (Date.now() - new Date(data.asOf).getTime()) / 1000;
+        if (kind === "heartbeat" && this.model) this.model.asOf = data.asOf;
+        if (kind === "heartbeat" || (kind === "changes" && !this.model)) return;
+        let changed = null;
+        if (kind === "changes" && this.model) {
+            changed = apply(this.model, data);
+        } else {
+            this.model = data;
+        }
+        for (const listener of this.listeners) listener(/** @type {Model} */ (this.model), changed);
+    }
+}
+
+/** Resolves once the page is visible. */
+function seen() {
+    return new Promise((resolve) => {
+        const check = () => {
+            if (document.visibilityState === "hidden") return;
+            document.removeEventListener("visibilitychange", check);
+            resolve(null);
+        };
+        document.addEventListener("visibilitychange", check);
+        check();
+    });
+}
+
+/** Calls `then` once the page has been hidden for long. Returns how to stop that. @param {() => void} then */
+function whenHidden(then) {
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let timer;
+    const check = () => {
+        clearTimeout(timer);
+        if (document.visibilityState === "hidden") timer = setTimeout(then, HIDDEN);
+    };
+    document.addEventListener("visibilitychange", check);
+    check();
+    return () => {
+        clearTimeout(timer);
+        document.removeEventListener("visibilitychange", check);
+    };
+}

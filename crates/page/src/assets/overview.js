@@ -1,0 +1,133 @@
+// All nodes at a glance, and why pods wait.
+
+import { bar, count, el, elsewhere, fact, fragment, percent, section } from "./dom.js";
+import { waiting } from "./model.js";
+import { TileMap, legend, tileTable } from "./tiles.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./model.js").Property} Property */
+/** @typedef {import("./model.js").Summary} Summary */
+
+/** What plugins reject pods for. @type {Map<string, string>} */
+const WORDS = new Map([
+    ["DynamicResources", "devices are not available"],
+    ["GangScheduling", "the rest of the group is missing"],
+    ["InterPodAffinity", "affinity to other pods"],
+    ["NodeAffinity", "labels do not match"],
+    ["NodeName", "another node is named"],
+    ["NodePorts", "the host port is taken"],
+    ["NodeResourcesFit", "too little is free"],
+    ["NodeUnschedulable", "nodes are cordoned"],
+    ["NodeVolumeLimits", "too many volumes on nodes"],
+    ["PodTopologySpread", "pods must be spread"],
+    ["SchedulingGates", "scheduling gates are closed"],
+    ["TaintToleration", "taints are not tolerated"],
+    ["VolumeBinding", "volumes are not available"],
+    ["VolumeRestrictions", "a volume is in use"],
+    ["VolumeZone", "volumes are in another zone"],
+]);
+/** @type {[Property, string][]} */
+const PROPERTIES = [["cpu", "CPU"], ["memory", "Memory"], ["pods", "Pods"]];
+/** How often an open table is made again, in milliseconds. */
+const TABLE_PERIOD = 2_000;
+
+/** @param {import("./main.js").Context} context */
+export function overview({ place, live, root, signal }) {
+    const chosen = PROPERTIES.find(([key]) => key === place.parameters.get("by"));
+    const [property] = chosen ?? PROPERTIES[0];
+    const headline = el("h1", {}, "Waiting for the scheduler …");
+    const facts = el("dl", { class: "facts" });
+    const reasons = el("ul", { class: "reasons" });
+    const map = new TileMap((node) => { location.hash = fragment(["node", node]); });
+    const twin = el("details", { class: "twin" }, el("summary", {}, "All nodes as a table"));
+    const legendPlace = el("div", {}, legend(property));
+    root.append(headline, facts, el("div", { class: "columns" },
+        section("Nodes", el("div", { class: "controls" }, chooser(property), legendPlace), map.root, twin),
+        section("Why pods wait", reasons)));
+
+    let made = -Infinity;
+    const makeTable = () => {
+        if (!live.model || !(/** @type {HTMLDetailsElement} */ (twin).open)) return;
+        made = performance.now();
+        twin.querySelector(".table")?.remove();
+        twin.append(tileTable(live.model));
+    };
+    /** @param {Model} model @param {number[] | null} changed */
+    const update = (model, changed) => {
+        const text = sentence(model.summary);
+        if (headline.textContent !== text) headline.textContent = text;
+        facts.replaceChildren(...factsOf(model.summary));
+        reasons.replaceChildren(...reasonsOf(model.summary));
+        map.draw(model, property, changed);
+        if (performance.getEntriesByName("first overview").length === 0) performance.mark("first overview");
+        // A table with the focus is not taken away.
+        if (performance.now() - made > TABLE_PERIOD && !twin.contains(document.activeElement)) makeTable();
+    };
+    twin.addEventListener("toggle", makeTable);
+    live.listeners.add(update);
+    signal.addEventListener("abort", () => live.listeners.delete(update));
+    const again = () => {
+        map.again();
+        legendPlace.replaceChildren(legend(property));
+    };
+    for (const [target, kind] of /** @type {[EventTarget, string][]} */ ([[window, "resize"], [window, "themechange"], [matchMedia("(prefers-color-scheme: dark)"), "change"], [matchMedia("(forced-colors: active)"), "change"]])) {
+        target.addEventListener(kind, again, { signal });
+    }
+    if (live.model) update(live.model, null);
+    root.append(elsewhere(["pending"], null));
+    root.querySelector(".elsewhere details")?.remove();
+}
+
+/** @param {Summary} summary */
+function sentence(summary) {
+    const wait = waiting(summary);
+    const hold = summary.nodes === 1 ? "holds" : "hold";
+    const tail = wait === 0 ? "no pod waits" : wait === 1 ? "1 pod waits" : `${wait.toLocaleString("en")} pods wait`;
+    return `${count(summary.nodes, "node")} ${hold} ${count(summary.pods, "pod")}; ${tail}`;
+}
+
+/** @param {import("./model.js").Usage} usage */
+function part({ requested, allocatable }) {
+    return percent(allocatable > 0 ? (200 * requested) / allocatable : 0);
+}
+
+/** @param {number} bytes */
+function gibibytes(bytes) {
+    return `${Math.round(bytes / 2 ** 30).toLocaleString("en")} GiB`;
+}
+
+/** @param {Summary} summary */
+function factsOf({ cpu, memory, cordoned, queue }) {
+    const cores = Math.round(cpu.allocatable / 1000).toLocaleString("en");
+    return [
+        fact("CPU requested", part(cpu), `of ${cores} cores`),
+        fact("Memory requested", part(memory), `of ${gibibytes(memory.allocatable)}`),
+        fact("Wait for their turn", String(queue.active)),
+        fact("In backoff", String(queue.backoff)),
+        fact("Wait for a change", String(queue.unschedulable)),
+        fact("Gated", String(queue.gated)),
+        fact("Cordoned nodes", String(cordoned)),
+    ];
+}
+
+/** @param {string[]} plugins */
+function words(plugins) {
+    if (plugins.length === 0) return "other reasons";
+    return plugins.map((plugin) => WORDS.get(plugin) ?? plugin).join(", and ");
+}
+
+/** @param {Summary} summary */
+function reasonsOf({ reasons, queue }) {
+    const most = Math.max(...reasons.map(({ pods }) => pods), 1);
+    const rows = reasons.map(({ plugins, pods }) =>
+        el("li", {}, el("a", { href: fragment(["pending"]) }, el("span", { class: "amount" }, pods.toLocaleString("en")), el("span", { class: "words" }, words(plugins))), bar(pods, most), el("code", {}, plugins.join(", "))));
+    if (rows.length > 0) return rows;
+    return [el("li", { class: "quiet" }, queue.active > 0 ? "No pod was rejected. Some wait for their turn." : "No pod waits.")];
+}
+
+/** @param {Property} property */
+function chooser(property) {
+    const links = PROPERTIES.map(([key, title]) =>
+        el("a", { href: fragment(["overview"], { by: key }), "aria-current": key === property ? "true" : null }, title));
+    return el("div", { class: "segments", role: "group", "aria-label": "Colour by" }, ...links);
+}

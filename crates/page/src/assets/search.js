@@ -1,0 +1,83 @@
+// The search box: pods and nodes by a part of their name.
+
+import { ask } from "./api.js";
+import { el, fragment, name } from "./dom.js";
+
+/** How long a pause in typing is, in milliseconds. */
+const PAUSE = 200;
+
+/** @param {HTMLElement} place */
+export function search(place) {
+    const input = /** @type {HTMLInputElement} */ (el("input", { type: "search", placeholder: "Pods and nodes ( / )", "aria-label": "Search pods and nodes", autocomplete: "off", spellcheck: "false", role: "combobox", "aria-expanded": "false", "aria-controls": "found" }));
+    const found = el("ul", { id: "found", hidden: true });
+    place.append(input, found);
+    let asked = new AbortController();
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let timer;
+    const close = () => {
+        asked.abort();
+        clearTimeout(timer);
+        found.hidden = true;
+        input.setAttribute("aria-expanded", "false");
+    };
+    const look = async () => {
+        asked.abort();
+        asked = new AbortController();
+        const { signal } = asked;
+        try {
+            const { data } = await ask("search", [["text", input.value.trim()]], signal);
+            if (signal.aborted) return;
+            const items = [
+                ...data.nodes.map((/** @type {string} */ node) => item(fragment(["node", node]), node, "node")),
+                ...data.pods.map((/** @type {any} */ pod) => item(fragment(["pod", pod.namespace, pod.name]), `${pod.namespace}/${pod.name}`, pod.pending ? "pending pod" : "pod")),
+            ];
+            found.replaceChildren(...(items.length > 0 ? items : [el("li", { class: "quiet" }, "Nothing has this in its name.")]));
+        } catch {
+            if (signal.aborted) return;
+            found.replaceChildren(el("li", { class: "quiet" }, "No answer"));
+        }
+        found.hidden = false;
+        input.setAttribute("aria-expanded", "true");
+    };
+    input.addEventListener("input", () => {
+        clearTimeout(timer);
+        if (input.value.trim() === "") close();
+        else timer = setTimeout(look, PAUSE);
+    });
+    place.addEventListener("keydown", (event) => {
+        const links = [...found.querySelectorAll("a")];
+        const at = links.indexOf(/** @type {HTMLAnchorElement} */ (document.activeElement));
+        if (event.key === "Escape") {
+            close();
+            input.focus();
+        } else if (event.key === "ArrowDown") {
+            links[Math.min(at + 1, links.length - 1)]?.focus();
+        } else if (event.key === "ArrowUp") {
+            (at > 0 ? links[at - 1] : input).focus();
+        } else if (event.key === "Enter" && at < 0 && links.length > 0) {
+            links[0].click();
+        } else {
+            return;
+        }
+        event.preventDefault();
+        if (event.key === "Enter") event.stopPropagation();
+    });
+    found.addEventListener("click", () => {
+        close();
+        input.value = "";
+    });
+    place.addEventListener("focusout", (event) => {
+        if (!place.contains(/** @type {Node | null} */ (event.relatedTarget))) close();
+    });
+    addEventListener("keydown", (event) => {
+        const busy = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
+        if (event.key !== "/" || busy || event.ctrlKey || event.metaKey || event.altKey) return;
+        event.preventDefault();
+        input.focus();
+    });
+}
+
+/** @param {string} href @param {string} text @param {string} kind */
+function item(href, text, kind) {
+    return el("li", {}, el("a", { href }, name(text), " ", el("small", {}, kind)));
+}

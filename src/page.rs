@@ -1,0 +1,146 @@
+//! The page of a running scheduler, below `/insight/`, and what it reads beside the answers to
+//! questions.
+//!
+//! ```text
+//! copy of the scheduler (insight) ──> overview ──> live ──> a stream per tab
+//!                                ├──> node, pod, search
+//!                                └──> questions
+//! ```
+//! The page changes nothing: each of its answers is about a copy.
+
+mod live;
+mod node;
+mod overview;
+mod pod;
+mod proxy;
+mod search;
+pub(crate) mod ui;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use http::StatusCode;
+use serde_json::Value;
+use supercargo_client::api::full_text;
+use supercargo_framework::Timestamp;
+use supercargo_page::{ASSETS, Asset, HEADERS, INDEX};
+use supercargo_scheduler::Fork;
+#[cfg(feature = "demo")]
+use supercargo_serving::Site;
+use supercargo_serving::{QueryPage, QueryResponse};
+use tokio::sync::Semaphore;
+
+use self::live::Live;
+pub(crate) use crate::insight::endpoint::PATH;
+use crate::insight::endpoint::{Insight, question_names};
+
+/// The folder of the page's files.
+const ASSETS_PATH: &str = "/insight/assets/";
+/// The most requests for nodes and names at once.
+const MOST_READS: usize = 4;
+/// What the page reads beside the answers to questions.
+const OVERVIEW: &str = "overview";
+const STREAM: &str = "stream";
+const READS: [(&str, Read); 3] = [("node", node::node), ("pod", pod::pod), ("search", search::search)];
+
+/// Reads a copy, for a request with these parameters. `None` if there is no such thing.
+type Read = fn(&Fork, &Parameters) -> Option<Value>;
+
+/// The parameters of a request, by name.
+type Parameters = BTreeMap<String, String>;
+
+/// The page and its data, for a browser of this machine.
+#[cfg(feature = "demo")]
+pub(crate) fn site(insight: &Arc<Insight>) -> Site {
+    Site { open: files(), data: data(insight) }
+}
+
+/// The page and its data, by path.
+pub(crate) fn everything(insight: &Arc<Insight>) -> BTreeMap<String, QueryPage> {
+    files().into_iter().chain(data(insight)).collect()
+}
+
+/// The files of the page, by path. They tell nothing about a cluster.
+fn files() -> BTreeMap<String, QueryPage> {
+    let file = |path: String, asset: &'static Asset| {
+        let page = endpoint(move |_| async { response(QueryResponse::file(asset.content_type, asset.text)) });
+        (path, page)
+    };
+    let assets = ASSETS.iter().map(|asset| file(format!("{ASSETS_PATH}{}", asset.name), asset));
+    assets.chain([file(PATH.to_owned(), &INDEX)]).collect()
+}
+
+/// The paths of [`data`].
+fn data_paths() -> Vec<String> {
+    let names = READS.iter().map(|(name, _)| *name).chain([OVERVIEW, STREAM]).chain(question_names());
+    names.map(|name| format!("{PATH}{name}")).collect()
+}
+
+/// What the page reads, by path: the answers to questions among it.
+fn data(insight: &Arc<Insight>) -> BTreeMap<String, QueryPage> {
+    let live = Arc::new(Live::new(Arc::clone(insight)));
+    let (snapshots, streams) = (Arc::clone(&live), live);
+    let overview = endpoint(move |_| {
+        let live = Arc::clone(&snapshots);
+        async move { response(live.snapshot().await) }
+    });
+    let stream = endpoint(move |_| {
+        let live = Arc::clone(&streams);
+        async move { response(live.stream().await) }
+    });
+    let places = Arc::new(Semaphore::new(MOST_READS));
+    let read = |(name, read): (&str, Read)| {
+        let (insight, places) = (Arc::clone(insight), Arc::clone(&places));
+        let page = endpoint(move |query| {
+            let (insight, places) = (Arc::clone(&insight), Arc::clone(&places));
+            async move { response(answer(&insight, &places, read, query).await) }
+        });
+        (format!("{PATH}{name}"), page)
+    };
+    let named = [(format!("{PATH}{OVERVIEW}"), overview), (format!("{PATH}{STREAM}"), stream)];
+    READS.into_iter().map(read).chain(named).chain(insight.endpoints()).collect()
+}
+
+fn endpoint<F>(answer: impl Fn(Vec<(String, String)>) -> F + Send + Sync + 'static) -> QueryPage
+where
+    F: Future<Output = QueryResponse> + Send + 'static,
+{
+    Arc::new(move |query| -> BoxFuture<'static, QueryResponse> { Box::pin(answer(query)) })
+}
+
+async fn answer(
+    insight: &Arc<Insight>,
+    places: &Semaphore,
+    read: Read,
+    query: Vec<(String, String)>,
+) -> QueryResponse {
+    let Ok(_place) = places.try_acquire() else { return QueryResponse::Busy };
+    if !insight.is_synced() {
+        return not_synced();
+    }
+    let parameters = query.into_iter().collect();
+    let answered = insight.read(move |fork, as_of| (read(fork, &parameters), as_of)).await;
+    match answered {
+        Ok((Some(answer), as_of)) => QueryResponse::answer(dated(answer, as_of).to_string(), true),
+        Ok((None, _)) => {
+            QueryResponse::error(StatusCode::NOT_FOUND, "there is nothing of this name".to_owned())
+        }
+        Err(error) => QueryResponse::unavailable(full_text(&*error)),
+    }
+}
+
+fn not_synced() -> QueryResponse {
+    QueryResponse::unavailable("the scheduler does not know the cluster yet".to_owned())
+}
+
+/// An answer with the time of the state that it is about.
+fn dated(mut answer: Value, as_of: Timestamp) -> Value {
+    answer["asOf"] = as_of.to_rfc3339().into();
+    answer
+}
+
+/// A response with the headers of the page.
+fn response(response: QueryResponse) -> QueryResponse {
+    HEADERS.iter().fold(response, |response, (name, value)| response.with(name, (*value).to_owned()))
+}

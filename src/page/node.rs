@@ -1,0 +1,115 @@
+//! A node and the pods on it.
+
+use serde_json::{Value, json};
+use supercargo_framework::resource::names;
+use supercargo_framework::{NodeInfo, PodInfo};
+use supercargo_scheduler::Fork;
+
+use super::Parameters;
+use super::overview::{pool, zone};
+use crate::text::quantity;
+
+/// The node with the parameter `name`.
+pub(super) fn node(fork: &Fork, parameters: &Parameters) -> Option<Value> {
+    let info = fork.cache().nodes().get(parameters.get("name")?)?;
+    let node = info.node();
+    let mut pods: Vec<&PodInfo> = info.pods().iter().map(|pod| &**pod).collect();
+    pods.sort_by_key(|pod| pod.key());
+    let assumed = |pod: &PodInfo| fork.cache().is_assumed(&pod.uid);
+    let taint = |taint: &supercargo_framework::taint::Taint| json!({ "key": taint.key, "value": taint.value, "effect": taint.effect.as_str() });
+    let label = |(key, value)| json!({ "key": key, "value": value });
+    Some(json!({
+        "kind": "Node",
+        "name": node.name,
+        "zone": zone(node),
+        "pool": pool(node),
+        "cordoned": node.unschedulable,
+        "taints": node.taints.iter().map(taint).collect::<Vec<_>>(),
+        "labels": node.labels.texts().map(label).collect::<Vec<_>>(),
+        "resources": resources(info),
+        "pods": pods.into_iter().map(|pod| pod_json(pod, assumed(pod))).collect::<Vec<_>>(),
+        "nominated": fork.nominated_on(&node.name).iter().map(|pod| pod_json(pod, false)).collect::<Vec<_>>(),
+    }))
+}
+
+/// What the node has, and what its pods request of it.
+fn resources(info: &NodeInfo) -> Vec<Value> {
+    let scalars = info.allocatable().scalars().iter().map(|(name, _)| &**name);
+    let known = [names::CPU, names::MEMORY, names::EPHEMERAL_STORAGE];
+    let resource = |name: &str| {
+        let (requested, allocatable) = (info.requested().get(name), info.allocatable().get(name));
+        resource(name, requested, allocatable)
+    };
+    let pods = resource_of_pods(info);
+    known
+        .into_iter()
+        .chain(scalars)
+        .filter(|name| info.allocatable().get(name) > 0)
+        .map(resource)
+        .chain([pods])
+        .collect()
+}
+
+fn resource_of_pods(info: &NodeInfo) -> Value {
+    let pods = i64::try_from(info.pods().len()).unwrap_or(i64::MAX);
+    resource(names::PODS, pods, info.allocatable().allowed_pod_number)
+}
+
+fn resource(name: &str, requested: i64, allocatable: i64) -> Value {
+    json!({
+        "name": name,
+        "requested": quantity(name, requested),
+        "allocatable": quantity(name, allocatable),
+        "share": supercargo_page::share(requested, allocatable),
+    })
+}
+
+fn pod_json(pod: &PodInfo, is_assumed: bool) -> Value {
+    let requests = &pod.requests().resource;
+    json!({
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "cpu": quantity(names::CPU, requests.milli_cpu),
+        "memory": quantity(names::MEMORY, requests.memory),
+        "priority": pod.priority,
+        "assumed": is_assumed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::insight::endpoint::testing::{add_pod, owner};
+    use crate::page::pod::pod;
+    use crate::page::search::search;
+
+    #[tokio::test]
+    async fn nodes_and_pods_are_found_by_name() {
+        let (insight, _owner) = owner();
+        add_pod(&insight, "web");
+        let parameters = |name: &str, value: &str| Parameters::from([(name.to_owned(), value.to_owned())]);
+        let [known, unknown] = ["n", "m"].map(|name| parameters("name", name));
+        let [one, all, none] = ["WEB", "default/", "x"].map(|text| parameters("text", text));
+        let named = |name: &str| {
+            let pairs = [("namespace", "default"), ("name", name)];
+            Parameters::from(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())))
+        };
+        let [waits, placed] = ["p", "web"].map(named);
+        let read = move |fork: &Fork, _| {
+            let found = [one, all, none].map(|text| search(fork, &text).unwrap());
+            let pods = [waits, placed].map(|name| pod(fork, &name).unwrap());
+            (node(fork, &known), node(fork, &unknown), found, pods)
+        };
+        let (known, unknown, [one, all, none], [waits, placed]) = insight.read(read).await.unwrap();
+        assert_eq!((&waits["place"], &waits["attempts"]), (&json!("active"), &json!(0)));
+        assert_eq!(placed["place"], Value::Null);
+        let known = known.unwrap();
+        assert_eq!((&known["pods"][0]["name"], &known["pods"][0]["cpu"]), (&json!("web"), &json!("1")));
+        assert_eq!(known["resources"][0]["share"], 50);
+        assert!(unknown.is_none());
+        assert_eq!(one["pods"], json!([{ "namespace": "default", "name": "web", "pending": false }]));
+        // Pending pods come first.
+        assert_eq!((&all["pods"][0]["name"], &all["pods"][1]["name"]), (&json!("p"), &json!("web")));
+        assert_eq!((&none["pods"], &none["nodes"]), (&json!([]), &json!([])));
+    }
+}

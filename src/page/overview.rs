@@ -1,0 +1,120 @@
+//! The cluster of a copy, as the page draws it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use supercargo_framework::{NodeInfo, NodeRecord};
+use supercargo_page::{Node, Overview, Queue, Reason, Summary, Usage, share};
+use supercargo_scheduler::{Fork, Place, QueuedPod};
+
+/// Labels that name the zone of a node. A deprecated one takes precedence, as in the scheduler.
+const ZONE_LABELS: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
+/// Labels that name the pool of a node, most common first. Else any label `DOMAIN/pool` does.
+const POOL_LABELS: [&str; 8] = [
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "karpenter.sh/nodepool",
+    "kubernetes.azure.com/agentpool",
+    "agentpool",
+    "node.kubernetes.io/pool",
+    "pool",
+    "node.kubernetes.io/instance-type",
+];
+
+/// The overview of a copy.
+pub(super) fn overview(fork: &Fork) -> Overview {
+    let nodes = fork.cache().nodes();
+    let infos: Vec<&NodeInfo> = nodes.names().filter_map(|name| nodes.get(name)).collect();
+    let usage = |of: fn(&NodeInfo) -> (i64, i64)| {
+        infos.iter().map(|info| of(info)).fold(Usage::default(), |sum, (requested, allocatable)| Usage {
+            requested: sum.requested.saturating_add(requested),
+            allocatable: sum.allocatable.saturating_add(allocatable),
+        })
+    };
+    let (queue, reasons) = waiting(&fork.queue_view().waiting);
+    let summary = Summary { cpu: usage(cpu), memory: usage(memory), queue, reasons, ..Summary::default() };
+    Overview::new(infos.into_iter().map(node).collect(), summary)
+}
+
+/// Requested and allocatable CPU.
+fn cpu(info: &NodeInfo) -> (i64, i64) {
+    (info.requested().milli_cpu, info.allocatable().milli_cpu)
+}
+
+/// Requested and allocatable memory.
+fn memory(info: &NodeInfo) -> (i64, i64) {
+    (info.requested().memory, info.allocatable().memory)
+}
+
+fn node(info: &NodeInfo) -> Node {
+    let share = |(requested, allocatable)| share(requested, allocatable);
+    Node {
+        name: Arc::clone(info.name()),
+        zone: zone(info.node()),
+        pool: pool(info.node()),
+        cpu: share(cpu(info)),
+        memory: share(memory(info)),
+        pods: u32::try_from(info.pods().len()).unwrap_or(u32::MAX),
+        is_cordoned: info.node().unschedulable,
+    }
+}
+
+/// The zone of a node; empty if it has none.
+pub(super) fn zone(node: &NodeRecord) -> Arc<str> {
+    let label = ZONE_LABELS.iter().find_map(|label| node.labels.get(label));
+    label.cloned().unwrap_or_default()
+}
+
+/// The pool of a node; empty if it has none.
+pub(super) fn pool(node: &NodeRecord) -> Arc<str> {
+    let well_known = POOL_LABELS.iter().find_map(|label| node.labels.get(label));
+    let any = || node.labels.iter().find(|(key, _)| key.ends_with("/pool")).map(|(_, value)| value);
+    let instance_type = POOL_LABELS.last().and_then(|label| node.labels.get(label));
+    let named = well_known.filter(|pool| Some(*pool) != instance_type).or_else(any).or(instance_type);
+    named.cloned().unwrap_or_default()
+}
+
+/// Where pods wait, and which plugins rejected them.
+fn waiting(waiting: &[(Place, QueuedPod)]) -> (Queue, Vec<Reason>) {
+    let mut queue = Queue::default();
+    let mut reasons: BTreeMap<BTreeSet<&str>, usize> = BTreeMap::new();
+    for (place, pod) in waiting {
+        match place {
+            Place::Active | Place::Aside => queue.active += 1,
+            Place::Backoff => queue.backoff += 1,
+            Place::Unschedulable => queue.unschedulable += 1,
+            Place::Gated => queue.gated += 1,
+            Place::InFlight => continue,
+        }
+        let rejected = pod.unschedulable_plugins.iter().chain(&pod.pending_plugins).chain(&pod.gating_plugin);
+        let plugins: BTreeSet<&str> = rejected.map(|plugin| &**plugin).collect();
+        if !plugins.is_empty() {
+            *reasons.entry(plugins).or_default() += 1;
+        }
+    }
+    let reason = |(plugins, pods): (BTreeSet<&str>, usize)| Reason {
+        plugins: plugins.into_iter().map(str::to_owned).collect(),
+        pods,
+    };
+    (queue, reasons.into_iter().map(reason).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use supercargo_framework::testing;
+
+    use super::*;
+
+    #[test]
+    fn pools_are_named_by_labels() {
+        let pool = |labels: &[(&str, &str)]| {
+            let node = labels.iter().fold(testing::node("n"), |node, (key, value)| node.label(key, value));
+            pool(&node.build()).to_string()
+        };
+        let size = ("node.kubernetes.io/instance-type", "m5.large");
+        assert_eq!(pool(&[]), "");
+        assert_eq!(pool(&[size]), "m5.large");
+        assert_eq!(pool(&[size, ("example.com/pool", "db")]), "db");
+        assert_eq!(pool(&[("example.com/pool", "db"), ("karpenter.sh/nodepool", "spot")]), "spot");
+    }
+}

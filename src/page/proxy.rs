@@ -1,0 +1,131 @@
+//! The data of another process's page. This process adds the token, so no browser has it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, anyhow};
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use supercargo_client::api::full_text;
+use supercargo_client::watch_service::WatchService;
+use supercargo_serving::{QueryPage, QueryResponse};
+use tokio::sync::Mutex;
+
+use super::live::EVENTS;
+use super::{data_paths, endpoint, response};
+use crate::insight::{GOOD, Target, Way, refusal};
+
+/// The largest answer in bytes. That of a pod names all nodes of a large cluster several times.
+const MOST_BYTES: usize = 64 << 20;
+
+/// A running supercargo, and how to find it again.
+pub(super) struct Proxy {
+    target: Target,
+    kubeconfig: Option<PathBuf>,
+    open: Mutex<Option<Arc<Opened>>>,
+}
+
+/// A way to a running supercargo.
+struct Opened {
+    client: Client,
+    way: Way,
+}
+
+impl Proxy {
+    /// Finds it, and asks whether it has a page.
+    pub(super) async fn open(target: Target, kubeconfig: Option<PathBuf>) -> Result<Arc<Self>> {
+        let proxy = Arc::new(Self { target, kubeconfig, open: Mutex::default() });
+        let opened = proxy.way().await?;
+        let answer = opened.send("/insight/overview", &[]).await?;
+        match answer.status() {
+            // It may be starting.
+            StatusCode::OK | StatusCode::SERVICE_UNAVAILABLE => Ok(proxy),
+            status => Err(refusal(status, &opened.way.name, "")),
+        }
+    }
+
+    /// The data, by path.
+    pub(super) fn pages(self: &Arc<Self>) -> BTreeMap<String, QueryPage> {
+        let page = |path: String| {
+            let (proxy, asked) = (Arc::clone(self), path.clone());
+            let page = endpoint(move |query| {
+                let (proxy, path) = (Arc::clone(&proxy), asked.clone());
+                async move { response(proxy.answer(&path, &query).await) }
+            });
+            (path, page)
+        };
+        data_paths().into_iter().map(page).collect()
+    }
+
+    async fn answer(&self, path: &str, query: &[(String, String)]) -> QueryResponse {
+        match self.try_answer(path, query).await {
+            Ok(answer) => answer,
+            Err(error) => QueryResponse::unavailable(full_text(&*error)),
+        }
+    }
+
+    async fn try_answer(&self, path: &str, query: &[(String, String)]) -> Result<QueryResponse> {
+        let opened = self.way().await?;
+        let answer = match opened.send(path, query).await {
+            Ok(answer) if answer.status() != StatusCode::UNAUTHORIZED => answer,
+            // Another pod leads, or the token has expired. The question changes nothing, so it can
+            // be asked again.
+            _ => {
+                self.forget(&opened).await;
+                self.way().await?.send(path, query).await?
+            }
+        };
+        passed_on(answer).await
+    }
+
+    /// The way that is open, or a new one.
+    async fn way(&self) -> Result<Arc<Opened>> {
+        let mut open = self.open.lock().await;
+        if let Some(opened) = &*open {
+            return Ok(Arc::clone(opened));
+        }
+        let way = self.target.open(self.kubeconfig.clone()).await?;
+        let client = Client::new(WatchService::connect(way.config.clone())?, "default");
+        Ok(Arc::clone(open.insert(Arc::new(Opened { client, way }))))
+    }
+
+    async fn forget(&self, opened: &Arc<Opened>) {
+        self.open.lock().await.take_if(|open| Arc::ptr_eq(open, opened));
+    }
+}
+
+impl Opened {
+    async fn send(&self, path: &str, query: &[(String, String)]) -> Result<Response<Body>> {
+        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+        let request = Request::get(format!("{path}?{query}")).body(Body::empty())?;
+        let answer = self.client.send(request).await.map_err(|error| match error {
+            kube::Error::Service(source) => anyhow::Error::from_boxed(source),
+            other => other.into(),
+        });
+        answer.with_context(|| format!("cannot ask {}", self.way.name))
+    }
+}
+
+/// The same response for the browser.
+async fn passed_on(answer: Response<Body>) -> Result<QueryResponse> {
+    let (head, body) = answer.into_parts();
+    let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if text(header::CONTENT_TYPE.as_str()) == EVENTS {
+        let chunks = body.into_data_stream().take_while(|chunk| std::future::ready(chunk.is_ok()));
+        return Ok(QueryResponse::stream(EVENTS, chunks.filter_map(async |chunk| chunk.ok()).boxed()));
+    }
+    let (is_json, good) = (text(header::CONTENT_TYPE.as_str()) == "application/json", text(GOOD).to_owned());
+    let too_large = |error| anyhow!("the answer is cut off or larger than {} MiB: {error}", MOST_BYTES >> 20);
+    let bytes: Bytes =
+        http_body_util::Limited::new(body, MOST_BYTES).collect().await.map_err(too_large)?.to_bytes();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    if head.status == StatusCode::OK {
+        return Ok(QueryResponse::answer(text, is_json).with(GOOD, good));
+    }
+    Ok(QueryResponse::error(head.status, text))
+}

@@ -1,0 +1,15 @@
+//! The page in a real browser: headless Chromium, by WebDriver. Debian's packages `chromium` and
+//! `chromium-driver` are all that it needs.
+
+#![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
+
+mod bed;
+mod browser;
+mod checks;
+mod doors;
+mod hostile;
+mod outage;
+mod size;
+mod tour;
+
+pub(crate) use bed::Door;

@@ -1,0 +1,204 @@
+//! A browser that a test drives: a small WebDriver client over plain HTTP.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use parking_lot::{Mutex, MutexGuard};
+use serde_json::{Value, json};
+use supercargo_controlplane::ChildProcess;
+
+use crate::support::eventually;
+
+/// The variable that skips tests with a browser.
+const SKIP: &str = "SUPERCARGO_NO_BROWSER";
+/// How long a page may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// One browser at a time: each needs half a gigabyte.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// A headless browser with one tab. It ends with this value.
+pub(super) struct Browser {
+    port: u16,
+    session: String,
+    _driver: ChildProcess,
+    _one: MutexGuard<'static, ()>,
+}
+
+impl Browser {
+    /// Starts a browser; `None` if tests with a browser are skipped.
+    ///
+    /// # Panics
+    ///
+    /// If there is no browser. The message says what to install.
+    pub(super) fn start() -> Option<Self> {
+        if std::env::var_os(SKIP).is_some_and(|value| value == "1") {
+            eprintln!("skipped: {SKIP}=1");
+            return None;
+        }
+        let one = ONE.lock();
+        let mut command = Command::new("chromedriver");
+        command.arg("--port=0").stdin(Stdio::null()).stderr(Stdio::null());
+        // A pipe of its own: the output goes on after the first lines.
+        let (mut output, input) = std::io::pipe().unwrap();
+        command.stdout(input);
+        let driver = ChildProcess::spawn(&mut command, None).unwrap_or_else(|error| {
+            panic!("no browser: install the Debian packages chromium and chromium-driver, or set {SKIP}=1: {error:#}")
+        });
+        drop(command);
+        let port = port(&mut output);
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        let mut browser = Self { port, session: String::new(), _driver: driver, _one: one };
+        let mut args =
+            vec!["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb"];
+        if rustix::process::getuid().is_root() {
+            // Chromium refuses to run as root otherwise, as in a container.
+            args.push("--no-sandbox");
+        }
+        let options =
+            json!({ "goog:chromeOptions": { "args": args }, "goog:loggingPrefs": { "browser": "ALL" } });
+        let opened = browser.send("POST", "/session", &json!({ "capabilities": { "alwaysMatch": options } }));
+        browser.session = format!("/session/{}", opened["sessionId"].as_str().unwrap());
+        Some(browser)
+    }
+
+    /// Opens a page.
+    pub(super) fn open(&self, url: &str) {
+        self.call("/url", &json!({ "url": url }));
+    }
+
+    /// Runs a script: the body of a function.
+    pub(super) fn run(&self, script: &str) -> Value {
+        self.call("/execute/sync", &json!({ "script": script, "args": [] }))
+    }
+
+    /// The text of an element; empty if there is none.
+    pub(super) fn text(&self, selector: &str) -> String {
+        let text =
+            self.run(&format!("return document.querySelector({})?.textContent ?? ''", json!(selector)));
+        text.as_str().unwrap().to_owned()
+    }
+
+    /// Waits until the text of an element has this part, and returns the text.
+    pub(super) fn wait_for(&self, selector: &str, part: &str) -> String {
+        let found = || Some(self.text(selector)).filter(|text| text.contains(part));
+        let state = || format!("{selector}: {:?}; {}", self.text(selector), self.text("body"));
+        eventually(&format!("{part:?} in {selector}"), PATIENCE, found, state)
+    }
+
+    /// Clicks the first element of this selector.
+    pub(super) fn click(&self, selector: &str) {
+        let found = self.call("/element", &json!({ "using": "css selector", "value": selector }));
+        let id = found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned();
+        self.call(&format!("/element/{id}/click"), &json!({}));
+    }
+
+    /// Types keys, as a person does. Special keys are WebDriver's code points.
+    pub(super) fn keys(&self, keys: &str) {
+        let strokes = keys.chars().flat_map(|key| {
+            ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key.to_string() }))
+        });
+        let strokes: Vec<Value> = strokes.collect();
+        self.call(
+            "/actions",
+            &json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": strokes }] }),
+        );
+    }
+
+    /// Sets the size of the window in CSS pixels, and the colour scheme.
+    pub(super) fn look(&self, (width, height): (u32, u32), scheme: &str) {
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.devtools("Emulation.setDeviceMetricsOverride", &size);
+        self.media(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]);
+    }
+
+    /// Sets media features.
+    pub(super) fn media(&self, features: &[(&str, &str)]) {
+        let features: Vec<Value> =
+            features.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
+        self.devtools("Emulation.setEmulatedMedia", &json!({ "features": features }));
+    }
+
+    /// Sends a command of the DevTools protocol.
+    pub(super) fn devtools(&self, command: &str, parameters: &Value) -> Value {
+        self.call("/goog/cdp/execute", &json!({ "cmd": command, "params": parameters }))
+    }
+
+    /// Writes a picture of the window.
+    pub(super) fn picture(&self, file: &Path) {
+        let picture = self.send("GET", &format!("{}/screenshot", self.session), &Value::Null);
+        let bytes = STANDARD.decode(picture.as_str().unwrap()).unwrap();
+        File::create(file).unwrap().write_all(&bytes).unwrap();
+    }
+
+    /// What the console says since the last call: errors, and violations of the content security
+    /// policy among them.
+    pub(super) fn console(&self) -> Vec<String> {
+        let lines = self.call("/se/log", &json!({ "type": "browser" }));
+        let line = |line: &Value| {
+            format!("{} {}", line["level"].as_str().unwrap(), line["message"].as_str().unwrap())
+        };
+        lines.as_array().unwrap().iter().map(line).collect()
+    }
+
+    fn call(&self, path: &str, body: &Value) -> Value {
+        self.send("POST", &format!("{}{path}", self.session), body)
+    }
+
+    fn send(&self, method: &str, path: &str, body: &Value) -> Value {
+        let answer = send(self.port, method, path, body);
+        let mut answer = answer.unwrap_or_else(|error| panic!("chromedriver: {method} {path}: {error}"));
+        assert!(answer["value"]["error"].is_null(), "{method} {path}: {:#}", answer["value"]);
+        answer["value"].take()
+    }
+}
+
+/// Ends the browser; the driver ends with its process.
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = send(self.port, "DELETE", &self.session, &Value::Null);
+    }
+}
+
+/// The port in the driver's first lines.
+fn port(output: &mut impl std::io::Read) -> u16 {
+    for line in BufReader::new(output).lines() {
+        let line = line.unwrap();
+        if let Some((_, port)) = line.split_once("started successfully on port ") {
+            return port.trim_end_matches('.').parse().unwrap();
+        }
+    }
+    panic!("chromedriver ended before it said its port");
+}
+
+/// One request on a connection of its own.
+fn send(port: u16, method: &str, path: &str, body: &Value) -> std::io::Result<Value> {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(2 * PATIENCE))?;
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )?;
+    let mut reader = BufReader::new(stream);
+    let mut headers = BTreeMap::new();
+    let mut line = String::new();
+    while reader.read_line(&mut line)? > 2 {
+        if let Some((name, value)) = line.split_once(':') {
+            headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
+        }
+        line.clear();
+    }
+    let length = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    let mut answer = vec![0; length];
+    reader.read_exact(&mut answer)?;
+    Ok(serde_json::from_slice(&answer).unwrap_or_default())
+}

@@ -1,0 +1,68 @@
+//! A scheduler that goes away while its page is open.
+
+use std::path::Path;
+
+use http::Method;
+use serde_json::Value;
+use supercargo_apiserver::{ApiServer, Listen};
+
+use super::bed::Door;
+use super::browser::Browser;
+use crate::e2e::ask;
+use crate::support::{Supercargo, free_port, node, pods};
+
+fn start(kubeconfig: &Path, port: u16) -> Supercargo {
+    let port = format!("--secure-port={port}");
+    let open = "--authorization-always-allow-paths=/insight/*";
+    let supercargo =
+        Supercargo::start(kubeconfig, None, &["--bind-address=127.0.0.1", &port, "--insight", open]);
+    supercargo.wait_until_scheduling();
+    supercargo
+}
+
+#[test]
+fn a_lost_scheduler_is_shown_with_the_age_and_found_again() {
+    let Some(browser) = Browser::start() else { return };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let server = ApiServer::default();
+    let endpoint = runtime.block_on(server.listen(Listen::default())).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    endpoint.write_kubeconfig(&kubeconfig).unwrap();
+    let create =
+        |path: &str, object: &Value| drop(runtime.block_on(ask(&server, Method::POST, path, object)));
+    create("/api/v1/nodes", &node("node-a", &[], &[("cpu", "1")]));
+    let pods = pods("p", 12);
+    let create_pod = |pod: &Value| create("/api/v1/namespaces/default/pods", pod);
+
+    let port = free_port();
+    let supercargo = start(&kubeconfig, port);
+    let url = format!("--server=https://127.0.0.1:{port}");
+    let page = Door::open(&["ui", &url, "--insecure-skip-tls-verify"]);
+    browser.look((1280, 800), "light");
+    browser.open(&page.link);
+    browser.wait_for("h1", "1 node holds 0 pods; no pod waits");
+    pods[..4].iter().for_each(create_pod);
+    browser.wait_for("h1", "1 node holds 4 pods; no pod waits");
+    pods[4..].iter().for_each(create_pod);
+    browser.wait_for("h1", "1 node holds 10 pods; 2 pods wait");
+    browser.wait_for(".reasons", "too little is free");
+    assert_eq!(browser.run("return document.getElementById('banner').hidden"), true);
+    assert_eq!(browser.console(), [] as [String; 0]);
+
+    drop(supercargo);
+    browser.wait_for("#banner:not([hidden])", "What you see is 3 s old. Trying again.");
+    browser.wait_for("#state", "offline");
+    // The last picture stays.
+    assert_eq!(browser.text("h1"), "1 node holds 10 pods; 2 pods wait");
+    let _supercargo = start(&kubeconfig, port);
+    browser.wait_for("#state", "live");
+    assert_eq!(browser.run("return document.getElementById('banner').hidden"), true);
+    create("/api/v1/nodes", &node("node-b", &[], &[("cpu", "1")]));
+    browser.wait_for("h1", "2 nodes hold 12 pods; no pod waits");
+    // Another tab gets the same data only by a link of its own.
+    browser.run("sessionStorage.clear()");
+    browser.open("about:blank");
+    browser.open(page.page());
+    browser.wait_for("#banner:not([hidden])", "Open the link that the command printed last");
+}

@@ -1,0 +1,115 @@
+//! Large clusters: how long until something is seen, and how long a change takes.
+
+use std::collections::BTreeMap;
+
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+use supercargo_page::{Load, MOST_TILES, Node, Overview, Queue, Reason, Summary, Usage};
+use supercargo_serving::{Loopback, QueryResponse, Site};
+use tokio_util::sync::CancellationToken;
+
+use super::browser::Browser;
+use super::hostile::{files, page};
+
+/// Clusters, with the most milliseconds until all of it is drawn.
+const CLUSTERS: [(usize, &str, f64); 2] = [
+    (MOST_TILES, "5,000 nodes hold 150,000 pods", 1_000.0),
+    (100_000, "100,000 nodes hold 3,000,000 pods", 1_500.0),
+];
+/// The most milliseconds that a change of some tiles takes.
+const REDRAW: f64 = 8.0;
+
+fn cluster(nodes: usize, cpu: u8) -> Overview {
+    let node = |i: usize| Node {
+        name: format!("node-{i:06}").into(),
+        zone: ["a", "b", "c"][i % 3].into(),
+        pool: ["general", "spot", "gpu"][i / 3 % 3].into(),
+        cpu: if i.is_multiple_of(97) { cpu } else { (i * 7 % 201) as u8 },
+        memory: (i * 13 % 201) as u8,
+        pods: 30,
+        is_cordoned: i.is_multiple_of(211),
+    };
+    let reasons = vec![Reason { plugins: vec!["NodeResourcesFit".to_owned()], pods: 312 }];
+    let queue = Queue { unschedulable: 312, ..Queue::default() };
+    let usage =
+        |unit: i64| Usage { requested: nodes as i64 * unit * 5 / 8, allocatable: nodes as i64 * unit };
+    Overview::new(
+        (0..nodes).map(node).collect(),
+        Summary { cpu: usage(16_000), memory: usage(64 << 30), queue, reasons, ..Summary::default() },
+    )
+}
+
+fn event(kind: &str, mut data: Value, sequence: u64) -> bytes::Bytes {
+    data["sequence"] = json!(sequence);
+    data["asOf"] = json!("2026-01-01T00:00:00Z");
+    format!("event: {kind}\ndata: {data}\n\n").into()
+}
+
+/// A stream of a snapshot, and of changes each 100 ms.
+fn site(nodes: usize) -> Site {
+    let [before, after] = [0, 200].map(|cpu| cluster(nodes, cpu));
+    let stream = page(move || {
+        let change = |(old, new): (&Overview, &Overview)| new.changes_since(old).unwrap().json(new);
+        let changes = [(&before, &after), (&after, &before)].map(change);
+        let first = futures::stream::iter([event("snapshot", before.snapshot(), 1)]);
+        let later = futures::stream::unfold((2, changes), async |(sequence, changes)| {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            let part = event("changes", changes[sequence as usize % 2].clone(), sequence);
+            Some((part, (sequence + 1, changes)))
+        });
+        QueryResponse::stream("text/event-stream", first.chain(later).boxed())
+    });
+    Site { open: files(), data: BTreeMap::from([("/insight/stream".to_owned(), stream)]) }
+}
+
+#[test]
+fn large_clusters_are_drawn_at_once() {
+    let Some(browser) = Browser::start() else { return };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    browser.look((1600, 1000), "light");
+    for (nodes, text, most) in CLUSTERS {
+        let stop = CancellationToken::new();
+        let server = runtime.block_on(Loopback::bind("/insight/")).unwrap();
+        let link = server.link();
+        runtime.spawn(server.serve(site(nodes), Box::new(drop), stop.clone()));
+        browser.open(&link);
+        browser.wait_for("h1", text);
+        let first = browser.run("return performance.getEntriesByName('first overview')[0].startTime");
+        assert!(first.as_f64().unwrap() < most, "{nodes}: {first} ms");
+        // The median of some changes: others use the machine, too.
+        let redraw = browser.run(
+            "return new Promise((resolve) => {
+                const map = document.querySelector('.map');
+                const took = [];
+                new MutationObserver(() => {
+                    took.push(Number(map.dataset.took));
+                    if (took.length === 11) resolve(took.sort((a, b) => a - b)[5]);
+                }).observe(map, { attributes: true, attributeFilter: ['data-took'] });
+            })",
+        );
+        assert!(redraw.as_f64().unwrap() <= REDRAW, "{nodes}: {redraw} ms");
+        browser.check("overview of a large cluster");
+        browser.check_reflow("overview of a large cluster");
+        eprintln!("{nodes} nodes: drawn after {first} ms, a change takes {redraw} ms");
+        if let Some(folder) = super::tour::pictures() {
+            browser.picture(&folder.join(format!("large-{nodes}.png")));
+        }
+        browser.open("about:blank");
+        stop.cancel();
+    }
+}
+
+/// What a browser receives: see the design of the page in docs/page.md.
+#[test]
+fn snapshots_and_changes_are_small() {
+    let sizes = |nodes| {
+        let [before, after] = [0, 200].map(|cpu| cluster(nodes, cpu));
+        let changes = after.changes_since(&before).unwrap().json(&after);
+        [before.snapshot(), changes].map(|json| json.to_string().len())
+    };
+    let [snapshot, changes] = sizes(MOST_TILES);
+    assert!(snapshot <= 200 << 10 && changes <= 4 << 10, "{snapshot} {changes}");
+    let [snapshot, changes] = sizes(100_000);
+    assert!(snapshot <= 100 << 10 && changes <= 4 << 10, "{snapshot} {changes}");
+    assert_eq!(std::mem::size_of::<Load>(), 16);
+}

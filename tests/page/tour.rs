@@ -1,0 +1,165 @@
+//! Every view of the demo's page, by mouse and by keyboard, as it changes.
+
+use std::path::PathBuf;
+
+use super::bed::Door;
+use super::browser::Browser;
+
+/// WebDriver's code points.
+const TAB: char = '\u{e004}';
+const ENTER: char = '\u{e007}';
+const ESCAPE: char = '\u{e00c}';
+const RIGHT: char = '\u{e014}';
+const DOWN: char = '\u{e015}';
+
+/// A folder for pictures of all views, which docs/page.md shows some of.
+const PICTURES: &str = "SUPERCARGO_PAGE_PICTURES";
+
+/// The name of a view, its fragment, and a part of its sentence.
+const VIEWS: [(&str, &str, &str); 9] = [
+    ("overview", "#/overview", "30 nodes hold 194 pods; 6 pods wait"),
+    ("memory", "#/overview?by=memory", "30 nodes hold 194 pods; 6 pods wait"),
+    ("pending", "#/pending", "6 pods of 6 workloads are pending, for 4 reasons"),
+    ("pod", "#/pod/default/giant-1", "default/giant-1 is pending: it fits on none of 30 nodes"),
+    ("placed", "#/pod/default/web-02", "default/web-02 is on node"),
+    ("node", "#/node/b-01", "b-01 (zone b, pool general) holds"),
+    ("what-if", "#/what-if?fail=b-01&copy=default%2Fworker-01%3D12", "get a node"),
+    ("capacity", "#/capacity?by=topology.kubernetes.io%2Fzone", "cannot fail without a pod down"),
+    ("health", "#/health", "The scheduler answers; 6 pods in its queue"),
+];
+
+/// The folder for pictures, if they are wanted.
+pub(super) fn pictures() -> Option<PathBuf> {
+    std::env::var_os(PICTURES).map(PathBuf::from)
+}
+
+#[test]
+fn each_view_shows_and_follows_the_cluster() {
+    let Some(browser) = Browser::start() else { return };
+    let demo = Door::open(&["demo", "--ui", "--speed=8"]);
+    browser.look((1280, 800), "light");
+    browser.open(&demo.link);
+    // Pods arrive while it is open.
+    browser.wait_for("h1", "30 nodes hold 194 pods");
+    assert_eq!(browser.run("return location.href"), demo.page());
+    let shot = pictures();
+    for (width, height) in [(1600, 1000), (1024, 768), (480, 900)] {
+        for scheme in ["light", "dark"] {
+            browser.look((width, height), scheme);
+            for (view, fragment, sentence) in VIEWS {
+                browser.open(&format!("{}{fragment}", demo.page()));
+                browser.wait_for("h1", sentence);
+                browser.check(view);
+                browser.check_reflow(view);
+                if let Some(folder) = &shot {
+                    browser.picture(&folder.join(format!("{view}-{width}-{scheme}.png")));
+                }
+            }
+        }
+    }
+    // 400 % of 1,280 pixels.
+    browser.look((320, 256), "light");
+    for (view, fragment, sentence) in VIEWS {
+        browser.open(&format!("{}{fragment}", demo.page()));
+        browser.wait_for("h1", sentence);
+        browser.check_reflow(view);
+    }
+    browser.media(&[("forced-colors", "active")]);
+    browser.open(&format!("{}#/overview", demo.page()));
+    browser.wait_for("h1", "30 nodes");
+    assert_eq!(browser.console(), [] as [String; 0]);
+    // Of the files, nothing comes from elsewhere.
+    let origins =
+        "return [...new Set(performance.getEntriesByType('resource').map((it) => new URL(it.name).origin))]";
+    assert_eq!(browser.run(origins).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_keyboard_and_a_click_are_enough() {
+    let Some(browser) = Browser::start() else { return };
+    let demo = Door::open(&["demo", "--ui", "--speed=8"]);
+    browser.look((1280, 800), "light");
+    browser.open(&demo.link);
+    browser.wait_for("h1", "30 nodes hold 194 pods");
+    let focused =
+        || browser.run("const it = document.activeElement; return it.id || it.className || it.tagName");
+
+    // The focus goes through all of it, is visible everywhere, and is nowhere caught.
+    let mut stops = Vec::new();
+    for _ in 0..60 {
+        browser.keys(&TAB.to_string());
+        let stop = browser.run(
+            "const it = document.activeElement; if (it === document.body) return null;
+             const style = getComputedStyle(it);
+             return [it.tagName, it.textContent.slice(0, 20), style.outlineStyle !== 'none']",
+        );
+        if stop.is_null() {
+            break;
+        }
+        assert_eq!(stop[2], true, "the focus is invisible: {stop}");
+        stops.push(stop[0].as_str().unwrap().to_owned());
+    }
+    for tag in ["A", "BUTTON", "INPUT", "CANVAS", "SUMMARY"] {
+        assert!(stops.iter().any(|stop| stop == tag), "{tag} is not in {stops:?}");
+    }
+    assert!(stops.len() < 60, "{stops:?}");
+
+    // Search.
+    browser.keys("/");
+    assert_eq!(browser.run("return document.activeElement.type"), "search");
+    browser.keys("giant");
+    browser.wait_for("#found", "default/giant-1");
+    browser.keys(&format!("{DOWN}{ENTER}"));
+    browser.wait_for("h1", "default/giant-1 is pending");
+    assert_eq!(focused(), "main");
+    browser.wait_for(".fixes", "request cpu");
+    browser.wait_for(".facts", "waits for a change");
+    browser.keys("/x");
+    browser.keys(&ESCAPE.to_string());
+    assert_eq!(browser.run("return document.getElementById('found').hidden"), true);
+
+    // A tile.
+    browser.open(&format!("{}#/overview", demo.page()));
+    browser.wait_for("h1", "30 nodes");
+    browser.run("document.querySelectorAll('canvas')[2].focus()");
+    browser.wait_for(".readout", "a-01");
+    browser.keys(&RIGHT.to_string());
+    browser.wait_for(".readout", "a-02");
+    browser.keys(&ENTER.to_string());
+    browser.wait_for("h1", "a-02 (zone a, pool general) holds");
+
+    // What if, by clicking, and one more change by the form.
+    browser.click(".actions a");
+    browser.wait_for("h1", "worse off");
+    browser.wait_for(".chips", "Drain a-02");
+    browser.click("input[name=target]");
+    browser.keys(&format!("a-03{ENTER}"));
+    browser.wait_for(".chips", "Drain a-03");
+    browser.wait_for("table", "a-03");
+    browser.click(".chips a");
+    let chips = || browser.run("return document.querySelectorAll('.chips li').length");
+    browser.wait_for("h1", "worse off");
+    assert_eq!(chips(), 1);
+
+    // Other weights choose another node, or not.
+    browser.open(&format!("{}#/pod/default/web-02", demo.page()));
+    browser.wait_for("h1", "default/web-02 is on node");
+    browser.wait_for(".key[role=status]", "The best node is ");
+    browser.run("document.querySelector('input[type=range]').focus()");
+    browser.keys(&RIGHT.to_string());
+    browser.wait_for(".key[role=status]", "With these weights the best node is ");
+    browser.check("weights");
+    browser.run("history.back()");
+    browser.wait_for(".chips", "Drain a-03");
+    browser.wait_for("h1", "worse off");
+
+    // Colours by hand, and the same as JSON.
+    browser.click("#theme");
+    browser.click("#theme");
+    assert_eq!(browser.run("return document.documentElement.dataset.theme"), "dark");
+    browser.check("dark by hand");
+    browser.click(".elsewhere summary");
+    browser.wait_for(".elsewhere pre", "insight.supercargo.dev/v1alpha1");
+    assert_eq!(browser.text(".elsewhere code"), "kubectl supercargo what-if --drain=a-03");
+    assert_eq!(browser.console(), [] as [String; 0]);
+}
