@@ -4,8 +4,8 @@
 
 use std::fmt::{self, Write};
 
-/// The path of the last field in `read`, the part of a document that a parser read before it failed.
-/// `.` for the whole document.
+/// The path of the last field in `read`, the part of a document that a parser read before it
+/// failed. `.` for the whole document.
 pub(super) fn last_field(read: &str) -> String {
     let mut path = Path::default();
     let mut rest = read;
