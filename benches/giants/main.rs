@@ -114,7 +114,7 @@ fn main() -> Result<()> {
     match args.run.output {
         Output::Table => print!("{}", table(&args, &measures)?),
         Output::Json => {
-            println!("{:#}", json!({"nodes": args.size.nodes, "pods": args.size.pods(), "lists": measures}))
+            println!("{:#}", json!({"nodes": args.size.nodes, "pods": args.size.pods(), "lists": measures}));
         }
     }
     if args.run.test {
