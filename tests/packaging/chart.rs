@@ -88,7 +88,7 @@ fn default_chart_equals_base() {
 
 #[test]
 fn chart_values_render_the_overlays() {
-    for name in ["ha", "insight", "monitoring", "only-scheduler"] {
+    for name in ["groups", "ha", "insight", "monitoring", "only-scheduler"] {
         assert_same(&values(&format!("values-{name}.yaml")), &format!("overlays/{name}"));
     }
 }
@@ -133,6 +133,7 @@ fn two_chart_releases_do_not_collide() {
     let mut all = values("values-ha.yaml");
     all["serviceMonitor"] = json!({"enabled": true});
     all["insight"] = json!({"enabled": true});
+    all["groups"] = json!({"enabled": true});
     let Some(first) = render("supercargo", &all) else { return };
     let first = first.unwrap();
     let second = render("batch", &all).unwrap().unwrap();

@@ -15,7 +15,7 @@ use crate::rbac::manifests::{self, collection, text};
 use xtask::workspace::items;
 
 /// The folders in `manifests/overlays`.
-pub(super) const OVERLAYS: &[&str] = &["ha", "insight", "kind", "monitoring", "only-scheduler"];
+pub(super) const OVERLAYS: &[&str] = &["groups", "ha", "insight", "kind", "monitoring", "only-scheduler"];
 
 /// Objects by kind, namespace and name.
 pub(super) type Objects = BTreeMap<String, Value>;
