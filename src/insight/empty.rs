@@ -22,7 +22,7 @@ use crate::text::count;
 The nodes with the least requests are tried first. Each is drained as with `what-if --drain`. If no pod is worse \
 off, it counts as removed when the next node is tried. Nothing is changed in the cluster.
 
-Exit codes: 0 if a node could go, 1 if none could, 2 for wrong usage, 3 if no answer is possible.")]
+Exit codes: 0 if a node can be removed, 1 if none can, 2 for wrong usage, 3 if no answer is possible.")]
 pub(crate) struct Empty {
     /// Only these nodes: a name, or KEY=VALUE for all nodes with this label
     #[arg(long, value_name = "NODES")]
@@ -42,7 +42,7 @@ impl Question for Empty {
     const NAME: &'static str = "empty";
     const TIMEOUT: Duration = LONG;
 
-    /// The answer is good if a node could go.
+    /// The answer is good if a node can be removed.
     fn answer(&self, mut state: State, view: &View) -> Result<(String, bool)> {
         state.fork.what_if(&[], 0)?;
         let only = named(&state.fork, &self.nodes)?;
@@ -99,8 +99,8 @@ fn used(node: &NodeInfo) -> i64 {
 fn headline(tried: &[Tried]) -> String {
     let nodes = count(tried.len(), "node");
     match tried.iter().filter(|it| it.obstacle.is_none()).count() {
-        0 => format!("None of {nodes} could go"),
-        gone => format!("{gone} of {nodes} could go, in this order: no pod is worse off"),
+        0 => format!("None of {nodes} can be removed: pods would be worse off"),
+        some => format!("{some} of {nodes} can be removed, in this order: no pod is worse off"),
     }
 }
 
@@ -112,7 +112,7 @@ fn write_table(text: &mut String, tried: &[Tried]) -> std::fmt::Result {
     let (stay, go): (Vec<_>, Vec<_>) = tried.iter().partition(|it| it.obstacle.is_some());
     write_wrapped(text, "", &headline(tried))?;
     if !go.is_empty() {
-        writeln!(text, "\n{:<66}{:>14}", "COULD GO", "PODS THAT MOVE")?;
+        writeln!(text, "\n{:<66}{:>14}", "CAN BE REMOVED", "PODS THAT MOVE")?;
     }
     for Tried { node, pods, .. } in go.iter().take(MOST_LINES) {
         writeln!(text, "{:<66}{pods:>14}", clip(node, 65))?;
@@ -137,8 +137,8 @@ fn write_table(text: &mut String, tried: &[Tried]) -> std::fmt::Result {
 
 fn json(tried: &[Tried]) -> String {
     let node = |Tried { node, pods, obstacle }: &Tried| {
-        let could_go = obstacle.is_none();
-        json!({ "node": node, "couldGo": could_go, "pods": pods, "obstacle": obstacle_json(obstacle.as_ref()) })
+        let removable = obstacle.is_none();
+        json!({ "node": node, "removable": removable, "pods": pods, "obstacle": obstacle_json(obstacle.as_ref()) })
     };
     let fields = json!({
         "headline": headline(tried),

@@ -93,7 +93,7 @@ async fn answers_of_simulated_changes_are_as_documented() {
     show(&printed);
     let (code, printed, _) = answer("empty", &["--nodes=node-a", "-ojson"]);
     let parsed: Value = serde_json::from_str(&printed).unwrap();
-    assert_eq!((code, &parsed["nodes"][0]["couldGo"]), (Some(1), &json!(false)), "{printed}");
+    assert_eq!((code, &parsed["nodes"][0]["removable"]), (Some(1), &json!(false)), "{printed}");
 
     let (code, printed, error) = answer("pending", &[]);
     assert_eq!((code, &*printed, &*error), (Some(0), "No pod is pending\n", ""));

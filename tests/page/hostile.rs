@@ -94,7 +94,7 @@ fn answers(name: &str) -> BTreeMap<&'static str, Value> {
         ),
         (
             "empty",
-            json!({ "headline": name, "nodes": [{ "node": name, "couldGo": false, "pods": 1, "obstacle": obstacle }] }),
+            json!({ "headline": name, "nodes": [{ "node": name, "removable": false, "pods": 1, "obstacle": obstacle }] }),
         ),
         (
             "node",

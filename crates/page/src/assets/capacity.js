@@ -1,4 +1,4 @@
-// How many more pods fit, what fails badly, and which nodes could go.
+// How many more pods fit, what fails badly, and which nodes can be removed.
 
 import { ask } from "./api.js";
 import { count, el, elsewhere, fragment, nodeLink, name, podLinkOf, printable, problem, section, table } from "./dom.js";
@@ -21,7 +21,7 @@ export function capacity({ place, root, signal }) {
     root.append(headline,
         section("How many more pods like one fit?", field("Pod: NAMESPACE/NAME", pod, "Count", (text) => go({ pod: text }))),
         section("What if any one of them fails?", choice(by, (value) => go({ by: value }))),
-        section("Which nodes could go?", button("Try each node", () => go({ empty: "1" }))));
+        section("Which nodes can be removed?", button("Try each node", () => go({ empty: "1" }))));
     const [first, second, third] = root.querySelectorAll("section");
     const asked = [];
     if (pod) asked.push(fill(first, "fits", [["pod", pod]], signal, say, fits, ["fits", pod]));
@@ -91,9 +91,9 @@ function resilience({ by, failures }) {
 
 /** @param {any} data */
 function nodesThatCouldGo({ nodes }) {
-    const go = nodes.filter((/** @type {any} */ it) => it.couldGo).length;
-    const columns = [{ name: "Node" }, { name: "Could go" }, { name: "Pods that move", number: true }, { name: "Obstacle", wide: true }];
-    return table(`${count(go, "node")} could go, in this order`, columns, nodes.map((/** @type {any} */ it) => [nodeLink(it.node), it.couldGo ? "yes" : "no", it.pods, obstacle(it.obstacle)]));
+    const go = nodes.filter((/** @type {any} */ it) => it.removable).length;
+    const columns = [{ name: "Node" }, { name: "Removable" }, { name: "Pods that move", number: true }, { name: "Obstacle", wide: true }];
+    return table(`${count(go, "node")} can be removed, in this order`, columns, nodes.map((/** @type {any} */ it) => [nodeLink(it.node), it.removable ? "yes" : "no", it.pods, obstacle(it.obstacle)]));
 }
 
 /** @param {{ pod: string, reason: string } | null} it */
