@@ -203,8 +203,8 @@ fn uninstall_guide_covers_every_object_outside_the_base() {
         (text(&object["kind"]), text(&object["metadata"]["name"]))
     };
     let base: Vec<_> = manifests::base().iter().map(name).collect();
-    let folders =
-        ["base", "groups", "ha", "insight", "monitoring", "examples"].map(|folder| manifests::root().join(folder));
+    let folders = ["base", "groups", "ha", "insight", "monitoring", "examples"]
+        .map(|folder| manifests::root().join(folder));
     let files =
         manifests::yaml_files().into_iter().filter(|path| folders.iter().any(|f| path.starts_with(f)));
     let objects: Vec<_> = files.flat_map(|path| manifests::documents(&path)).collect();

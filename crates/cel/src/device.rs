@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::EvalError;
 use crate::map::Map;
 use crate::quantity::{Quantity, QuantityError};
+use crate::reads::Reads;
 use crate::semver::Version;
 use crate::value::Value;
 
@@ -17,9 +18,9 @@ pub enum Attribute {
     /// `bool`.
     Bool(bool),
     /// `string`.
-    String(String),
+    String(Arc<str>),
     /// `version`: a semantic version.
-    Version(String),
+    Version(Arc<str>),
     /// `ints`.
     Ints(Vec<i64>),
     /// `bools`.
@@ -48,20 +49,32 @@ impl Device {
         attributes: impl IntoIterator<Item = (&'a str, &'a Attribute)>,
         capacity: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, EvalError> {
-        let mut by_domain = ByDomain::default();
+        Self::reading(&Reads::everything(), driver, allow_multiple_allocations, attributes, capacity)
+    }
+
+    /// As [`new`](Self::new), for programs that read no more than this. The error is the same, also
+    /// for what they do not read.
+    pub fn reading<'a>(
+        reads: &Reads,
+        driver: &str,
+        allow_multiple_allocations: bool,
+        attributes: impl IntoIterator<Item = (&'a str, &'a Attribute)>,
+        capacity: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, EvalError> {
+        let mut by_domain = ByDomain::new(reads, driver);
         for (name, attribute) in attributes {
             let value =
                 attribute.value().map_err(|error| EvalError::new(format!("attribute {name}: {error}")))?;
-            by_domain.insert(driver, name, value);
+            by_domain.insert(name, value);
         }
         let attributes = by_domain.into_value();
-        let mut by_domain = ByDomain::default();
+        let mut by_domain = ByDomain::new(reads, driver);
         for (name, quantity) in capacity {
             let quantity = Quantity::parse(quantity.trim()).map_err(|error| match error {
                 QuantityError::Invalid(message) => EvalError::new(format!("capacity {name}: {message}")),
                 QuantityError::TooLarge => EvalError::new(format!("capacity {name}: quantity too large")),
             })?;
-            by_domain.insert(driver, name, Value::Quantity { quantity: Arc::new(quantity), computed: false });
+            by_domain.insert(name, Value::Quantity { quantity: Arc::new(quantity), computed: false });
         }
         let fields = [
             ("driver", Value::string(driver)),
@@ -75,40 +88,55 @@ impl Device {
 
 impl Attribute {
     fn value(&self) -> Result<Value, String> {
-        let version = |text: &String| {
+        let version = |text: &str| {
             let version = Version::parse(text).map_err(|error| format!("parse semantic version: {error}"))?;
             Ok::<_, String>(Value::Semver(Arc::new(version)))
         };
         Ok(match self {
             Self::Int(value) => Value::Int(*value),
             Self::Bool(value) => Value::Bool(*value),
-            Self::String(text) => Value::string(text),
+            Self::String(text) => Value::String(Arc::clone(text)),
             Self::Version(text) => version(text)?,
             Self::Ints(values) => Value::list(values.iter().copied().map(Value::Int).collect()),
             Self::Bools(values) => Value::list(values.iter().copied().map(Value::Bool).collect()),
             Self::Strings(texts) => Value::list(texts.iter().map(|text| Value::string(text)).collect()),
-            Self::Versions(texts) => Value::list(texts.iter().map(version).collect::<Result<_, _>>()?),
+            Self::Versions(texts) => {
+                Value::list(texts.iter().map(|text| version(text)).collect::<Result<_, _>>()?)
+            }
             Self::Unset => return Err("unsupported attribute value".into()),
         })
     }
 }
 
 /// Values by domain and identifier.
-#[derive(Default)]
-struct ByDomain(BTreeMap<Arc<str>, BTreeMap<Arc<str>, Value>>);
+struct ByDomain<'a> {
+    reads: &'a Reads,
+    driver: &'a str,
+    values: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Value>>,
+}
 
-impl ByDomain {
-    fn insert(&mut self, driver: &str, name: &str, value: Value) {
-        let (domain, id) = name.split_once('/').unwrap_or((driver, name));
-        match self.0.get_mut(domain) {
-            Some(values) => values.insert(id.into(), value),
-            None => self.0.entry(domain.into()).or_default().insert(id.into(), value),
+impl<'a> ByDomain<'a> {
+    const fn new(reads: &'a Reads, driver: &'a str) -> Self {
+        Self { reads, driver, values: BTreeMap::new() }
+    }
+
+    fn insert(&mut self, name: &str, value: Value) {
+        let (domain, id) = name.split_once('/').unwrap_or((self.driver, name));
+        if !self.reads.has_domain(domain) {
+            return;
+        }
+        let values = match self.values.get_mut(domain) {
+            Some(values) => values,
+            None => self.values.entry(domain.into()).or_default(),
         };
+        if self.reads.has(domain, id) {
+            values.insert(id.into(), value);
+        }
     }
 
     fn into_value(self) -> Value {
         let domains =
-            self.0.into_iter().map(|(domain, values)| (domain, Value::Map(Map::of_strings(values))));
+            self.values.into_iter().map(|(domain, values)| (domain, Value::Map(Map::of_strings(values))));
         Value::Map(Map::of_strings(domains).with_default())
     }
 }

@@ -58,6 +58,7 @@ mod numbers;
 mod parser;
 mod plan;
 mod quantity;
+mod reads;
 mod semver;
 mod source;
 mod time;
@@ -71,6 +72,7 @@ use std::sync::Arc;
 
 pub use device::{Attribute, Device};
 pub use quantity::{Format, Quantity, QuantityError};
+pub use reads::Reads;
 
 use crate::ast::Id;
 use crate::checker::{Checked, check};
@@ -97,6 +99,7 @@ pub struct Program {
     node: Node,
     /// The last identity of a node.
     last: Id,
+    reads: Reads,
     bytes: usize,
 }
 
@@ -116,16 +119,21 @@ impl Program {
         }
         let source = Source::new(expression);
         let mut errors = Errors::default();
-        let Some((node, pattern_bytes, last)) = compile(&source, &mut errors)? else {
+        let Some((node, pattern_bytes, last, reads)) = compile(&source, &mut errors)? else {
             return Err(CompileError::new(format!("compilation failed: {}", errors.display(&source))));
         };
         let bytes = size_of::<Self>() + last as usize * NODE_BYTES + expression.len() + pattern_bytes;
-        Ok(Self { node, last, bytes })
+        Ok(Self { node, last, reads, bytes })
     }
 
     /// The approximate size in bytes.
     pub const fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// What it reads of a device.
+    pub const fn reads(&self) -> &Reads {
+        &self.reads
     }
 
     /// Whether the device is selected.
@@ -159,7 +167,7 @@ impl Program {
 }
 
 /// Compiles; nothing if there are errors.
-fn compile(source: &Source, errors: &mut Errors) -> Result<Option<(Node, usize, Id)>, CompileError> {
+fn compile(source: &Source, errors: &mut Errors) -> Result<Option<(Node, usize, Id, Reads)>, CompileError> {
     let Some(mut ast) = parse(source, errors) else { return Ok(None) };
     if !errors.is_empty() {
         return Ok(None);
@@ -175,7 +183,7 @@ fn compile(source: &Source, errors: &mut Errors) -> Result<Option<(Node, usize, 
     check_result(&checked, ast.root.id)?;
     let (node, pattern_bytes) = plan::plan(&ast.root, &checked)
         .map_err(|fault| CompileError::new(format!("program instantiation failed: {}", fault.text())))?;
-    Ok(Some((node, pattern_bytes, ast.places.len() as Id)))
+    Ok(Some((node, pattern_bytes, ast.places.len() as Id, Reads::of(&ast.root))))
 }
 
 fn check_result(checked: &Checked, root: Id) -> Result<(), CompileError> {

@@ -198,7 +198,7 @@ proptest! {
 
     #[test]
     fn any_attributes_make_a_device(name in "\\PC{0,20}", text in "\\PC{0,20}", quantity in "[0-9.eEkKMGi+-]{0,30}") {
-        let attributes = [Attribute::String(text.clone()), Attribute::Version(text)];
+        let attributes = [Attribute::String(text.as_str().into()), Attribute::Version(text.into())];
         for attribute in &attributes {
             let _ = Device::new(&name, true, [(name.as_str(), attribute)], [(name.as_str(), quantity.as_str())]);
         }

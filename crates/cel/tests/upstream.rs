@@ -31,6 +31,7 @@ mod question;
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
+use supercargo_cel::{Program, Reads};
 use supercargo_controlplane::Oracle;
 
 use compare::{Difference, compare};
@@ -164,6 +165,26 @@ fn generated_expressions_match_upstream() -> Result<()> {
         "the generator makes too few valid ones"
     );
     report.finish(&mut oracle)
+}
+
+#[test]
+fn a_device_for_a_program_answers_as_a_whole_one() {
+    let generated = (0..10_000).map(|seed| Generator::new(seed).question());
+    let listed = question::listed().map(|expression| {
+        let devices = question::listed_devices();
+        Question { expression, devices }
+    });
+    let (mut partial, mut evaluated) = (0, 0);
+    for Question { expression, devices } in generated.chain(listed) {
+        let Ok(program) = Program::compile(&expression) else { continue };
+        partial += u32::from(*program.reads() != Reads::everything());
+        for device in devices {
+            let answer = |reads: &Reads| device.device(reads).map(|it| program.matches_with_cost(&it));
+            assert_eq!(answer(program.reads()), answer(&Reads::everything()), "{expression}");
+            evaluated += 1;
+        }
+    }
+    assert!(partial > 1_000 && evaluated > 5_000, "{partial} programs, {evaluated} evaluations");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use supercargo_cel::{Attribute, CompileError, Device as CelDevice, EvalError, Program};
+use supercargo_cel::{Attribute, CompileError, Device as CelDevice, EvalError, Program, Reads};
 use supercargo_framework::hash_seed::{HashSeed, SeededMap};
 use supercargo_framework::objects::DeviceAttribute;
 
@@ -63,6 +63,8 @@ pub(crate) struct Selectors {
     class: Box<[Arc<Compiled>]>,
     request: Box<[Arc<Compiled>]>,
     hides_sharing: bool,
+    /// What all of them read.
+    reads: Reads,
 }
 
 /// The answers about the devices of one slice.
@@ -150,6 +152,13 @@ impl SelectorFailure {
 }
 
 impl Selectors {
+    fn new(id: u64, class: Box<[Arc<Compiled>]>, request: Box<[Arc<Compiled>]>, hides_sharing: bool) -> Self {
+        let mut reads = Reads::nothing();
+        let programs = class.iter().chain(&request).filter_map(|program| (**program).as_ref().ok());
+        programs.for_each(|program| reads.add(program.reads()));
+        Self { id, class, request, hides_sharing, reads }
+    }
+
     /// The approximate size in bytes. Lists may share programs.
     pub(crate) fn bytes(&self) -> usize {
         self.class.iter().chain(&self.request).map(|program| bytes_of(program)).sum()
@@ -232,7 +241,7 @@ impl Matches {
         self.program_bytes += expressions.bytes();
         let mut programs = |list: &[Arc<str>]| list.iter().map(|text| self.program(text)).collect();
         let (class, request) = (programs(&expressions.class), programs(&expressions.request));
-        let selectors = Arc::new(Selectors { id: self.last_list, class, request, hides_sharing });
+        let selectors = Arc::new(Selectors::new(self.last_list, class, request, hides_sharing));
         self.lists.insert(expressions, List { selectors: Arc::clone(&selectors), used_at: self.clock });
         self.shrink(MAX_PROGRAM_BYTES);
         selectors
@@ -388,7 +397,7 @@ impl Matches {
                     return Err(wrong(SelectorFailure::Exhausted));
                 }
             }
-            let seen = seen.get_or_insert_with(|| cel_device(slice, device, selectors.hides_sharing));
+            let seen = seen.get_or_insert_with(|| cel_device(slice, device, selectors));
             let matches = match seen {
                 Ok(seen) => {
                     let most = budget.left().unwrap_or(u64::MAX);
@@ -426,14 +435,15 @@ impl Row {
 }
 
 /// What a selector sees.
-fn cel_device(slice: &Slice, device: usize, hides_sharing: bool) -> Result<CelDevice, EvalError> {
+fn cel_device(slice: &Slice, device: usize, selectors: &Selectors) -> Result<CelDevice, EvalError> {
     let spec = slice.spec();
     let device = &spec.devices[device];
     let attributes: Vec<(&str, Attribute)> =
         device.attributes.iter().map(|(name, value)| (&**name, attribute(value))).collect();
-    CelDevice::new(
+    CelDevice::reading(
+        &selectors.reads,
         &spec.driver,
-        device.allows_multiple_allocations && !hides_sharing,
+        device.allows_multiple_allocations && !selectors.hides_sharing,
         attributes.iter().map(|(name, value)| (*name, value)),
         device.capacity.iter().map(|(name, capacity)| (&**name, &*capacity.value)),
     )
@@ -443,8 +453,8 @@ fn attribute(value: &DeviceAttribute) -> Attribute {
     match value {
         DeviceAttribute::Int(value) => Attribute::Int(*value),
         DeviceAttribute::Bool(value) => Attribute::Bool(*value),
-        DeviceAttribute::String(text) => Attribute::String(text.to_string()),
-        DeviceAttribute::Version(text) => Attribute::Version(text.to_string()),
+        DeviceAttribute::String(text) => Attribute::String(Arc::clone(text)),
+        DeviceAttribute::Version(text) => Attribute::Version(Arc::clone(text)),
         DeviceAttribute::Unsupported => Attribute::Unset,
     }
 }

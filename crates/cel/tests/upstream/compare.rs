@@ -53,7 +53,7 @@ pub fn compare(question: &Question, answer: &Answer) -> Option<Difference> {
         return differ("compiles: ", &theirs, "compiles", &theirs);
     }
     for (device, theirs) in question.devices.iter().zip(&answer.evaluations) {
-        let (ours, cost) = match device.device() {
+        let (ours, cost) = match device.device(program.reads()) {
             Ok(device) => {
                 let (result, cost) = program.matches_with_cost(&device);
                 (result.map_err(|error| error.to_string()), Some(cost))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use supercargo_cel::{Attribute, Device};
+use supercargo_cel::{Attribute, Device, Reads};
 
 /// An expression and devices, in the API's form.
 #[derive(Clone, Debug, Serialize)]
@@ -58,15 +58,15 @@ fn attribute(value: &Value) -> Attribute {
 }
 
 impl Described {
-    /// The device, or the error that it has.
-    pub fn device(&self) -> Result<Device, String> {
+    /// The device for programs that read this, or the error that it has.
+    pub fn device(&self, reads: &Reads) -> Result<Device, String> {
         let attributes: Vec<_> =
             self.attributes.iter().map(|(name, value)| (name, attribute(value))).collect();
         let attributes = attributes.iter().map(|(name, attribute)| (name.as_str(), attribute));
         let capacity =
             self.capacity.iter().map(|(name, value)| (name.as_str(), value["value"].as_str().unwrap_or("0")));
         let allows = self.allow_multiple_allocations.unwrap_or(false);
-        Device::new(&self.driver, allows, attributes, capacity).map_err(|error| error.to_string())
+        Device::reading(reads, &self.driver, allows, attributes, capacity).map_err(|error| error.to_string())
     }
 }
 
