@@ -318,8 +318,8 @@ struct BinderCalls {
     mailbox: Mailbox,
     backlog: Backlog,
     cancelled: CancellationToken,
-    /// Whether the pod's requests have begun. The first ones of a thousand pods with claims must not
-    /// delay the binding of the first pod.
+    /// Whether the pod's requests have begun. The first ones of a thousand pods with claims must
+    /// not delay the binding of the first pod.
     has_begun: AtomicBool,
 }
 
