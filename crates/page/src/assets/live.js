@@ -8,6 +8,8 @@ import { apply } from "./model.js";
 
 /** Times in milliseconds. The server sends something each 15 s. */
 const SILENCE = 20_000;
+/** A stream that ends is opened again before this time. */
+const GRACE = 2_500;
 const FIRST_RETRY = 500;
 const LAST_RETRY = 5_000;
 /** A page that nobody sees asks for nothing after this time. */
@@ -21,22 +23,24 @@ export class Live {
         /** @type {string | null} */
         this.problem = null;
         this.connected = false;
-        /** When the server was heard last, by `performance.now()`. */
+        /** When the server sent a newer state, by `performance.now()`. */
         this.heard = performance.now();
+        /** The time of that state. */
+        this.asOf = "";
         /** How old the state was when it came, in seconds, by the clock of this computer. */
         this.behind = 0;
         /** @type {Set<Listener>} */
         this.listeners = new Set();
     }
 
-    /** Seconds since the server was heard. */
+    /** Seconds since the server sent a newer state. */
     age() {
         return Math.round((performance.now() - this.heard) / 1000);
     }
 
     /** Whether what is shown may be old. */
     stale() {
-        return !this.connected || performance.now() - this.heard > SILENCE;
+        return performance.now() - this.heard > (this.connected ? SILENCE : GRACE);
     }
 
     /** Follows the server for as long as the page is open. */
@@ -53,8 +57,9 @@ export class Live {
     /** Follows one stream. Returns whether it brought something. */
     async follow() {
         const stop = new AbortController();
+        const began = performance.now();
         const watch = setInterval(() => {
-            if (performance.now() - this.heard > SILENCE && this.connected) stop.abort();
+            if (performance.now() - Math.max(began, this.heard) > SILENCE) stop.abort();
         }, 1_000);
         const hidden = whenHidden(() => stop.abort());
         let some = false;
@@ -62,12 +67,15 @@ export class Live {
             for await (const { kind, data } of events("stream", stop.signal)) {
                 some = this.connected = true;
                 this.problem = null;
-                this.heard = performance.now();
+                // A scheduler that hangs still has heartbeats, of a state that gets old.
+                if (data.asOf !== this.asOf) this.heard = performance.now();
+                this.asOf = data.asOf;
                 this.take(kind, data);
             }
         } catch (error) {
             this.problem = error instanceof Refused ? error.message : null;
         } finally {
+            stop.abort();
             clearInterval(watch);
             hidden();
         }
