@@ -46,7 +46,7 @@ const DEFAULT_STREAMS: u32 = 16;
 /// Idle time before a connection is pinged.
 const PING_AFTER: Duration = Duration::from_secs(30);
 /// How long to wait after a failed accept.
-const ACCEPT_RETRY_PERIOD: Duration = Duration::from_secs(1);
+pub(super) const ACCEPT_RETRY_PERIOD: Duration = Duration::from_secs(1);
 
 /// Answers requests of a client with these certificates, whose connection has this activity.
 pub(super) trait AnswerRequest: Send + Sync + 'static {

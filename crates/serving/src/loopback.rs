@@ -31,6 +31,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
+use super::connections::ACCEPT_RETRY_PERIOD;
 use super::routes::{QueryPage, query_routes};
 use super::text::{PLAIN, answer, not_found, plain_line};
 
@@ -42,8 +43,6 @@ const SECRET: &str = "supercargo-secret";
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Maximum number of connections. A browser has six.
 const MAX_CONNECTIONS: usize = 64;
-/// Time until the next try after an error of the listener.
-const ACCEPT_RETRY_PERIOD: Duration = Duration::from_secs(1);
 /// Timeout of request headers, and so of idle connections.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
