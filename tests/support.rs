@@ -8,7 +8,7 @@ mod cluster;
 mod eventually;
 mod extender;
 mod fake_api;
-mod http;
+pub(crate) mod http;
 mod https;
 mod objects;
 mod process;

@@ -1,20 +1,20 @@
 //! A browser that a test drives: a small WebDriver client over plain HTTP.
 
-use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http::Request;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use supercargo_controlplane::ChildProcess;
 
-use crate::support::eventually;
+use crate::support::{self, eventually};
 
 /// The variable that demands a browser, as in CI. Otherwise a machine without one skips the suite.
 const DEMAND: &str = "SUPERCARGO_REQUIRE_BROWSER";
@@ -178,28 +178,10 @@ fn port(output: &mut impl std::io::Read) -> u16 {
     panic!("chromedriver ended before it said its port");
 }
 
-/// One request on a connection of its own.
-fn send(port: u16, method: &str, path: &str, body: &Value) -> std::io::Result<Value> {
+fn send(port: u16, method: &str, path: &str, body: &Value) -> Result<Value> {
     let body = if body.is_null() { String::new() } else { body.to_string() };
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(2 * PATIENCE))?;
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )?;
-    let mut reader = BufReader::new(stream);
-    let mut headers = BTreeMap::new();
-    let mut line = String::new();
-    while reader.read_line(&mut line)? > 2 {
-        if let Some((name, value)) = line.split_once(':') {
-            headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
-        }
-        line.clear();
-    }
-    let length = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-    let mut answer = vec![0; length];
-    reader.read_exact(&mut answer)?;
-    Ok(serde_json::from_slice(&answer).unwrap_or_default())
+    let request = Request::builder().method(method).uri(format!("http://127.0.0.1:{port}{path}"));
+    let request = request.header("content-type", "application/json").body(body.into())?;
+    let (.., answer) = support::http::send(request)?;
+    Ok(serde_json::from_str(&answer).unwrap_or_default())
 }
