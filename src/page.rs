@@ -19,6 +19,7 @@ pub(crate) mod ui;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::StatusCode;
 use serde_json::Value;
@@ -33,7 +34,7 @@ use tokio::sync::Semaphore;
 
 use self::live::Live;
 pub(crate) use crate::insight::endpoint::PATH;
-use crate::insight::endpoint::{Insight, question_names};
+use crate::insight::endpoint::{Insight, not_synced, question_names};
 
 /// The folder of the page's files.
 const ASSETS_PATH: &str = "/insight/assets/";
@@ -64,7 +65,7 @@ pub(crate) fn everything(insight: &Arc<Insight>) -> BTreeMap<String, QueryPage> 
 /// The files of the page, by path. They tell nothing about a cluster.
 fn files() -> BTreeMap<String, QueryPage> {
     let file = |path: String, asset: &'static Asset| {
-        let page = endpoint(move |_| async { response(QueryResponse::file(asset.content_type, asset.text)) });
+        let page = endpoint(move |_| async { QueryResponse::file(asset.content_type, asset.text) });
         (path, page)
     };
     let assets = ASSETS.iter().map(|asset| file(format!("{ASSETS_PATH}{}", asset.name), asset));
@@ -83,37 +84,37 @@ fn data(insight: &Arc<Insight>) -> BTreeMap<String, QueryPage> {
     let (snapshots, streams) = (Arc::clone(&live), live);
     let overview = endpoint(move |_| {
         let live = Arc::clone(&snapshots);
-        async move { response(live.snapshot().await) }
+        async move { live.snapshot().await }
     });
     let stream = endpoint(move |_| {
         let live = Arc::clone(&streams);
-        async move { response(live.stream().await) }
+        async move { live.stream().await }
     });
     let places = Arc::new(Semaphore::new(MOST_READS));
     let read = |(name, read): (&str, Read)| {
         let (insight, places) = (Arc::clone(insight), Arc::clone(&places));
         let page = endpoint(move |query| {
             let (insight, places) = (Arc::clone(&insight), Arc::clone(&places));
-            async move { response(answer(&insight, &places, read, query).await) }
+            async move { answer(&insight, &places, read, query).await }
         });
         (format!("{PATH}{name}"), page)
     };
     let named = [(format!("{PATH}{OVERVIEW}"), overview), (format!("{PATH}{STREAM}"), stream)];
-    let questions = insight.endpoints().into_iter().map(|(path, answer)| {
-        let page = endpoint(move |query| {
-            let answer = answer(query);
-            async move { response(answer.await) }
-        });
-        (path, page)
-    });
+    let questions =
+        insight.endpoints().into_iter().map(|(path, answer)| (path, endpoint(move |it| answer(it))));
     READS.into_iter().map(read).chain(named).chain(questions).collect()
 }
 
+/// An endpoint whose responses have the headers of the page.
 fn endpoint<F>(answer: impl Fn(Vec<(String, String)>) -> F + Send + Sync + 'static) -> QueryPage
 where
     F: Future<Output = QueryResponse> + Send + 'static,
 {
-    Arc::new(move |query| -> BoxFuture<'static, QueryResponse> { Box::pin(answer(query)) })
+    Arc::new(move |query| -> BoxFuture<'static, QueryResponse> { Box::pin(answer(query).map(with_headers)) })
+}
+
+fn with_headers(response: QueryResponse) -> QueryResponse {
+    HEADERS.iter().fold(response, |response, (name, value)| response.with(name, (*value).to_owned()))
 }
 
 async fn answer(
@@ -142,17 +143,8 @@ async fn answer(
     }
 }
 
-fn not_synced() -> QueryResponse {
-    QueryResponse::unavailable("the scheduler does not know the cluster yet".to_owned())
-}
-
 /// An answer with the time of the state that it is about.
 fn dated(mut answer: Value, as_of: Timestamp) -> Value {
     answer["asOf"] = as_of.to_rfc3339().into();
     answer
-}
-
-/// A response with the headers of the page.
-fn response(response: QueryResponse) -> QueryResponse {
-    HEADERS.iter().fold(response, |response, (name, value)| response.with(name, (*value).to_owned()))
 }

@@ -102,6 +102,11 @@ fn parse<Q: Question>(query: &[(String, String)]) -> Result<ParsedQuestion, clap
     Ok(ParsedQuestion { is_json, answer: Box::new(move |state| question.answer(state, &view)) })
 }
 
+/// The answer of a scheduler that does not know the cluster yet.
+pub(crate) fn not_synced() -> QueryResponse {
+    QueryResponse::unavailable("the scheduler does not know the cluster yet".to_owned())
+}
+
 /// Answers questions about a running scheduler.
 pub(crate) struct Insight {
     mailbox: Mailbox,
@@ -185,7 +190,7 @@ impl Insight {
             Err(error) => return QueryResponse::bad_request(error.to_string()),
         };
         if !self.is_synced() {
-            return QueryResponse::unavailable("the scheduler does not know the cluster yet".to_owned());
+            return not_synced();
         }
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return QueryResponse::Busy };
         let until = Instant::now() + LIMIT;

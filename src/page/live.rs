@@ -19,9 +19,9 @@ use supercargo_serving::QueryResponse;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use super::dated;
 use super::overview::overview;
-use super::{dated, not_synced};
-use crate::insight::endpoint::Insight;
+use crate::insight::endpoint::{Insight, not_synced};
 
 /// The most streams.
 const MOST_WATCHERS: usize = 20;

@@ -7,8 +7,6 @@ use supercargo_framework::{NodeInfo, NodeRecord};
 use supercargo_page::{Node, Overview, Queue, Reason, Summary, Usage, share};
 use supercargo_scheduler::{Fork, Place, QueuedPod};
 
-/// Labels that name the zone of a node. A deprecated one takes precedence, as in the scheduler.
-const ZONE_LABELS: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
 /// Labels that name the pool of a node, most common first. Else any label `DOMAIN/pool` does.
 const POOL_LABELS: [&str; 8] = [
     "cloud.google.com/gke-nodepool",
@@ -31,7 +29,7 @@ pub(super) fn overview(fork: &Fork) -> Overview {
             allocatable: sum.allocatable.saturating_add(allocatable),
         })
     };
-    let (queue, reasons) = waiting(&fork.queue_view().waiting);
+    let (queue, reasons) = waiting(fork.waiting());
     let summary = Summary { cpu: usage(cpu), memory: usage(memory), queue, reasons, ..Summary::default() };
     Overview::new(infos.into_iter().map(node).collect(), summary)
 }
@@ -61,8 +59,7 @@ fn node(info: &NodeInfo) -> Node {
 
 /// The zone of a node; empty if it has none.
 pub(super) fn zone(node: &NodeRecord) -> Arc<str> {
-    let label = ZONE_LABELS.iter().find_map(|label| node.labels.get(label));
-    label.cloned().unwrap_or_default()
+    node.zone().zone.unwrap_or_default()
 }
 
 /// The pool of a node; empty if it has none.
@@ -75,7 +72,7 @@ pub(super) fn pool(node: &NodeRecord) -> Arc<str> {
 }
 
 /// Where pods wait, and which plugins rejected them.
-fn waiting(waiting: &[(Place, QueuedPod)]) -> (Queue, Vec<Reason>) {
+fn waiting<'a>(waiting: impl Iterator<Item = (Place, &'a QueuedPod)>) -> (Queue, Vec<Reason>) {
     let mut queue = Queue::default();
     let mut reasons: BTreeMap<BTreeSet<&str>, usize> = BTreeMap::new();
     for (place, pod) in waiting {

@@ -9,8 +9,7 @@ use super::Parameters;
 /// The place of a pod in the queue, and its attempts. Without a place, it is in no queue.
 pub(super) fn pod(fork: &Fork, parameters: &Parameters) -> Option<Value> {
     let (namespace, name) = (parameters.get("namespace")?, parameters.get("name")?);
-    let waiting = fork.queue_view().waiting;
-    let found = waiting.iter().find(|(_, it)| *it.pod.namespace == **namespace && *it.pod.name == **name);
+    let found = fork.waiting().find(|(_, it)| *it.pod.namespace == **namespace && *it.pod.name == **name);
     let Some((place, queued)) = found else { return Some(json!({ "kind": "Pod", "place": null })) };
     let place = match place {
         Place::Active => "active",

@@ -17,7 +17,7 @@ use supercargo_serving::{QueryPage, QueryResponse};
 use tokio::sync::Mutex;
 
 use super::live::EVENTS;
-use super::{data_paths, endpoint, response};
+use super::{data_paths, endpoint};
 use crate::insight::{GOOD, Target, Way, refusal};
 
 /// The largest answer in bytes. That of a pod names all nodes of a large cluster several times.
@@ -55,7 +55,7 @@ impl Proxy {
             let (proxy, asked) = (Arc::clone(self), path.clone());
             let page = endpoint(move |query| {
                 let (proxy, path) = (Arc::clone(&proxy), asked.clone());
-                async move { response(proxy.answer(&path, &query).await) }
+                async move { proxy.answer(&path, &query).await }
             });
             (path, page)
         };

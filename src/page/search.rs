@@ -1,6 +1,9 @@
-//! Pods, nodes and workloads by a part of their name.
+//! Pods and nodes by a part of their name.
+
+use std::sync::Arc;
 
 use serde_json::{Value, json};
+use supercargo_framework::PodInfo;
 use supercargo_scheduler::Fork;
 
 use super::Parameters;
@@ -15,9 +18,8 @@ pub(super) fn search(fork: &Fork, parameters: &Parameters) -> Option<Value> {
     let nodes: Vec<_> = fork.cache().nodes().names().filter(|name| is_found(name)).take(MOST_FOUND).collect();
     let pending = fork.pending();
     let pods = pending.iter().map(|pod| (pod, true)).chain(fork.cache().pods().map(|pod| (pod, false)));
-    let pods =
-        pods.filter(|(pod, _)| is_found(&pod.name) || is_found(&format!("{}/{}", pod.namespace, pod.name)));
-    let pod = |(pod, is_pending): (&std::sync::Arc<supercargo_framework::PodInfo>, bool)| json!({ "namespace": pod.namespace, "name": pod.name, "pending": is_pending });
+    let pods = pods.filter(|(pod, _)| is_found(&format!("{}/{}", pod.namespace, pod.name)));
+    let pod = |(pod, is_pending): (&Arc<PodInfo>, bool)| json!({ "namespace": pod.namespace, "name": pod.name, "pending": is_pending });
     let pods: Vec<Value> = pods.take(MOST_FOUND).map(pod).collect();
     Some(json!({ "kind": "Search", "nodes": nodes, "pods": pods }))
 }

@@ -89,5 +89,6 @@ pub fn annotations_hash<'a>(annotations: impl IntoIterator<Item = (&'a str, &'a 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Zone {
     region: Option<Arc<str>>,
-    zone: Option<Arc<str>>,
+    /// The zone.
+    pub zone: Option<Arc<str>>,
 }

@@ -8,10 +8,10 @@ use supercargo_framework::{Now, PodInfo};
 
 use crate::fits::Fits;
 use crate::scheduler::{BuildError, Options, Scheduler};
-use crate::views::QueueView;
 use crate::what_if::{Verb, WhatIf, WhatIfError};
 use crate::why::{Why, WhyError};
 use supercargo_evaluation::cache::Cache;
+use supercargo_queue::{Place, QueuedPod};
 
 /// A copy of a scheduler that answers questions, with a clock of its own. Nobody takes its effects,
 /// so it changes nothing outside.
@@ -88,9 +88,9 @@ impl Fork {
         pods
     }
 
-    /// Every queued pod and every binding.
-    pub fn queue_view(&self) -> QueueView {
-        self.scheduler.queue_view()
+    /// Every queued pod and its place, in any order.
+    pub fn waiting(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
+        self.scheduler.waiting()
     }
 
     /// The queued pods that are nominated for this node.

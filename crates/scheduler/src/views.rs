@@ -80,13 +80,14 @@ impl Scheduler {
         names.into_iter().filter_map(|name| nodes.get(name)).map(view).collect()
     }
 
+    /// Every queued pod and its place, in any order.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
+        self.queue.entries().filter_map(|entry| Some((self.queue.place(entry.uid())?, entry)))
+    }
+
     /// Every queued pod and every binding.
     pub fn queue_view(&self) -> QueueView {
-        let mut waiting: Vec<_> = self
-            .queue
-            .entries()
-            .filter_map(|entry| Some((self.queue.place(entry.uid())?, entry.clone())))
-            .collect();
+        let mut waiting: Vec<_> = self.waiting().map(|(place, entry)| (place, entry.clone())).collect();
         waiting.sort_by_key(|(_, entry)| entry.sequence);
         let mut bindings: Vec<_> = self
             .bindings

@@ -1,4 +1,4 @@
-//! A scheduler that is asked for copies.
+//! A scheduler whose copies tests read.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};

@@ -23,10 +23,9 @@ export function capacity({ place, root, signal }) {
         section("What if any one of them fails?", choice(by, (value) => go({ by: value }))),
         section("Which nodes can be removed?", button("Try each node", () => go({ empty: "1" }))));
     const [first, second, third] = root.querySelectorAll("section");
-    const asked = [];
-    if (pod) asked.push(fill(first, "fits", [["pod", pod]], signal, say, fits, ["fits", pod]));
-    if (by) asked.push(fill(second, "resilience", [["by", by]], signal, say, resilience, ["resilience", `--by=${by}`]));
-    if (empty) asked.push(fill(third, "empty", [], signal, say, nodesThatCouldGo, ["empty"]));
+    if (pod) fill(first, "fits", [["pod", pod]], signal, say, fits, ["fits", pod]);
+    if (by) fill(second, "resilience", [["by", by]], signal, say, resilience, ["resilience", `--by=${by}`]);
+    if (empty) fill(third, "empty", [], signal, say, removable, ["empty"]);
 }
 
 /**
@@ -90,7 +89,7 @@ function resilience({ by, failures }) {
 }
 
 /** @param {any} data */
-function nodesThatCouldGo({ nodes }) {
+function removable({ nodes }) {
     const go = nodes.filter((/** @type {any} */ it) => it.removable).length;
     const columns = [{ name: "Node" }, { name: "Removable" }, { name: "Pods that move", number: true }, { name: "Obstacle", wide: true }];
     return table(`${count(go, "node")} can be removed, in this order`, columns, nodes.map((/** @type {any} */ it) => [nodeLink(it.node), it.removable ? "yes" : "no", it.pods, obstacle(it.obstacle)]));

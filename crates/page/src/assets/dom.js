@@ -153,20 +153,26 @@ export function copyButton(label, text) {
 }
 
 /**
- * The same answer elsewhere: the command, and the JSON.
+ * The same answer elsewhere: the command, and the JSON if there is one.
  *
  * @param {string[]} words
- * @param {unknown} data
+ * @param {unknown} [data]
  */
 export function elsewhere(words, data) {
     const command = ["kubectl", "supercargo", ...words.map(quoted)].join(" ");
+    return el("footer", { class: "elsewhere" },
+        el("div", { class: "command" }, el("code", {}, command), copyButton("Copy as kubectl", printable(command))),
+        data === undefined ? null : jsonOf(data));
+}
+
+/** Data as JSON, once it is wanted. @param {unknown} data */
+function jsonOf(data) {
     const json = el("pre", { tabindex: 0 });
     const details = el("details", {}, el("summary", {}, "JSON"), json);
     details.addEventListener("toggle", () => {
         json.textContent = printable(JSON.stringify(data, null, 2));
     }, { once: true });
-    return el("footer", { class: "elsewhere" },
-        el("div", { class: "command" }, el("code", {}, command), copyButton("Copy as kubectl", printable(command))), details);
+    return details;
 }
 
 /**

@@ -25,8 +25,6 @@ export class Live {
         this.connected = false;
         /** When the server sent a newer state, by `performance.now()`. */
         this.heard = performance.now();
-        /** The time of that state. */
-        this.asOf = "";
         /** How old the state was when it came, in seconds, by the clock of this computer. */
         this.behind = 0;
         /** @type {Set<Listener>} */
@@ -68,8 +66,7 @@ export class Live {
                 some = this.connected = true;
                 this.problem = null;
                 // A scheduler that hangs still has heartbeats, of a state that gets old.
-                if (data.asOf !== this.asOf) this.heard = performance.now();
-                this.asOf = data.asOf;
+                if (data.asOf !== this.model?.asOf) this.heard = performance.now();
                 this.take(kind, data);
             }
         } catch (error) {

@@ -74,8 +74,7 @@ export function overview({ place, live, root, signal }) {
         target.addEventListener(kind, again, { signal });
     }
     if (live.model) update(live.model, null);
-    root.append(elsewhere(["pending"], null));
-    root.querySelector(".elsewhere details")?.remove();
+    root.append(elsewhere(["pending"]));
 }
 
 /** @param {Summary} summary */
