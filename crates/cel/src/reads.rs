@@ -130,12 +130,12 @@ mod tests {
     #[test]
     fn other_uses_of_a_device_read_everything() {
         let cases = [
-            r#"device == device"#,
+            r"device == device",
             r#""a" in device.attributes"#,
             r#"device.attributes["a"].exists(id, id == "x")"#,
             r#"cel.bind(a, device.attributes["a"], a.x == 1)"#,
-            r#"device.attributes[device.driver].x == 1"#,
-            r#"size(device.capacity) == 1"#,
+            r"device.attributes[device.driver].x == 1",
+            r"size(device.capacity) == 1",
             r#".device.attributes["a"].x == 1"#,
         ];
         for expression in cases {
