@@ -238,7 +238,7 @@ impl Demo {
                 &config,
                 connection,
                 &catalog,
-                (loopback, Box::new(page::ui::print_next_link)),
+                (loopback, Arc::new(page::ui::print_next_link)),
                 &stop,
             )
             .await

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -39,7 +40,7 @@ impl Ui {
         output::print(format!("Open {link}\n").as_bytes())?;
         open(&link);
         let site = Site { open: files(), data: proxy.pages() };
-        loopback.serve(site, Box::new(print_next_link), stop).await;
+        loopback.serve(site, Arc::new(print_next_link), stop).await;
         Ok(())
     }
 }
@@ -52,7 +53,7 @@ pub(crate) fn print_next_link(link: String) {
 
 /// Opens the link in a browser, if there is one and standard output is a terminal.
 ///
-/// Other users of the machine can see the arguments of a program, but a link works once.
+/// Other users of the machine can see the arguments of a program. [`Loopback`] refuses them on Linux.
 pub(crate) fn open(link: &str) {
     if !io::stdout().is_terminal() {
         return;

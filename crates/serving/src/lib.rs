@@ -33,6 +33,7 @@ mod error;
 mod handler_chain;
 mod health;
 mod loopback;
+mod origin;
 mod review;
 mod routes;
 mod slis;

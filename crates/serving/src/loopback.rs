@@ -1,9 +1,10 @@
 //! Plain HTTP on loopback, for a browser of this machine.
 //!
 //! Every program of this machine can connect, and a browser connects for every site that it shows.
-//! So data needs the token of a session, which a page keeps in memory. The secret of a link starts
-//! a session, once. It is in the link's fragment, which browsers do not send. `Host` must be this
-//! address, so a foreign name that resolves to loopback is of no use.
+//! So data needs the token of the session, which a page keeps as long as its tab. The secret of a
+//! link is traded for the token, once. It is in the link's fragment, which browsers do not send.
+//! `Host` must be this address, so a foreign name that resolves to loopback is of no use. Other
+//! users of the machine may read the link among a browser's arguments, and are refused.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -17,7 +18,7 @@ use axum::body::Body;
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::{HeaderMap, HeaderName, Request, StatusCode, header};
+use http::{HeaderMap, Request, StatusCode, header};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -32,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::connections::ACCEPT_RETRY_PERIOD;
+use super::origin::{self, is_foreign};
 use super::routes::{QueryPage, query_routes};
 use super::text::{PLAIN, answer, not_found, plain_line};
 
@@ -39,15 +41,16 @@ use super::text::{PLAIN, answer, not_found, plain_line};
 pub const SESSION: &str = "/session";
 /// The header with the secret of a link.
 const SECRET: &str = "supercargo-secret";
-/// The header in which a browser tells whose page sends a request.
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// The kernel's tables of connections, with their users.
+const CONNECTIONS: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
+const ANOTHER_USER: &str = "another user of this machine runs the command";
 /// Maximum number of connections. A browser has six.
 const MAX_CONNECTIONS: usize = 64;
 /// Timeout of request headers, and so of idle connections.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Called with the next link when one has been used.
-pub type NextLink = Box<dyn Fn(String) + Send + Sync>;
+/// Called with the next link when one has been used. It may block.
+pub type NextLink = Arc<dyn Fn(String) + Send + Sync>;
 
 /// What is served on loopback, by path.
 pub struct Site {
@@ -141,9 +144,15 @@ struct Guard {
 
 impl Guard {
     async fn serve_one(self: Arc<Self>, stream: TcpStream) {
+        let is_stranger = is_of_another_user(&stream).await;
         let service = service_fn(|request: Request<hyper::body::Incoming>| {
             let guard = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(guard.answer(request.map(Body::new)).await) }
+            async move {
+                if is_stranger {
+                    return Ok(plain_line(StatusCode::FORBIDDEN, ANOTHER_USER.to_owned()));
+                }
+                Ok::<_, Infallible>(guard.answer(request.map(Body::new)).await)
+            }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
         builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT);
@@ -170,17 +179,12 @@ impl Guard {
     /// Whether the request is for this address, and from no other site. A link to the start may be
     /// on another site, such as a terminal in a browser.
     fn check(&self, headers: &HeaderMap, is_start: bool) -> Result<(), (StatusCode, &'static str)> {
-        let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
         let address = self.address.to_string();
-        if text(header::HOST) != Some(&*address) {
+        if headers.get(header::HOST).is_none_or(|host| host.as_bytes() != address.as_bytes()) {
             return Err((StatusCode::MISDIRECTED_REQUEST, "the request is for another host"));
         }
-        let is_own = |origin: &str| origin.strip_prefix("http://") == Some(&*address);
-        let is_foreign = |site: &str| !is_start && !["same-origin", "none"].contains(&site);
-        if text(header::ORIGIN).is_some_and(|origin| !is_own(origin))
-            || text(FETCH_SITE).is_some_and(is_foreign)
-        {
-            return Err((StatusCode::FORBIDDEN, "the request is from another site"));
+        if is_foreign(headers, &format!("http://{address}"), is_start) {
+            return Err((StatusCode::FORBIDDEN, origin::REFUSAL));
         }
         Ok(())
     }
@@ -188,14 +192,43 @@ impl Guard {
     /// Trades the secret of a link for the token.
     fn session(&self, headers: &HeaderMap) -> Response {
         let given = headers.get(SECRET).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let mut secret = self.secret.lock();
-        if !is_equal(given, &secret) {
-            return unknown();
-        }
-        *secret = random_text();
-        (self.next_link)(link(self.address, self.start, &secret));
+        let next = {
+            let mut secret = self.secret.lock();
+            if !is_equal(given, &secret) {
+                return unknown();
+            }
+            *secret = random_text();
+            link(self.address, self.start, &secret)
+        };
+        let tell = Arc::clone(&self.next_link);
+        // The browser does not wait for whoever reads the links.
+        drop(tokio::task::spawn_blocking(move || tell(next)));
         answer(StatusCode::OK, PLAIN, self.token.clone())
     }
+}
+
+/// Whether another user's program has connected. Root's may: it relays for the user, and can read
+/// everything anyway. Known on Linux only.
+async fn is_of_another_user(stream: &TcpStream) -> bool {
+    let (Ok(own), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else { return false };
+    let read = || CONNECTIONS.map(|file| std::fs::read_to_string(file).unwrap_or_default()).concat();
+    // The table of a machine with many connections takes a while.
+    let Ok(table) = tokio::task::spawn_blocking(read).await else { return false };
+    let users = (user(&table, own, peer), user(&table, peer, own));
+    matches!(users, (Some(mine), Some(theirs)) if theirs != mine && theirs != "0")
+}
+
+/// The user of the connection's end that is `local`, from the kernel's table: columns 2, 3 and 8.
+/// Some programs connect to IPv4 addresses by IPv6, and then zeros and `FFFF0000` come before.
+fn user(table: &str, local: SocketAddr, remote: SocketAddr) -> Option<&str> {
+    let hex = |address: SocketAddr| match address {
+        SocketAddr::V4(it) => format!("{:08X}:{:04X}", u32::from_ne_bytes(it.ip().octets()), it.port()),
+        SocketAddr::V6(_) => "none: the listener has IPv4".to_owned(),
+    };
+    let (local, remote) = (hex(local), hex(remote));
+    let mut rows = table.lines().map(|row| row.split_ascii_whitespace().collect::<Vec<_>>());
+    let row = rows.find(|row| row.len() > 7 && row[1].ends_with(&*local) && row[2].ends_with(&*remote))?;
+    Some(row[7])
 }
 
 fn link(address: SocketAddr, start: &str, secret: &str) -> String {
@@ -255,7 +288,7 @@ mod tests {
         let site = Site { open: one("/start/", "page"), data: one("/start/data", "data") };
         let server = Loopback::bind("/start/").await.unwrap();
         let (link, (sender, links)) = (server.link(), mpsc::unbounded_channel());
-        let next_link: NextLink = Box::new(move |link| drop(sender.send(link)));
+        let next_link: NextLink = Arc::new(move |link| drop(sender.send(link)));
         tokio::spawn(server.serve(site, next_link, stop.clone()));
         let (address, secret) = link.split_once("/start/#secret=").unwrap();
         (address.to_owned(), secret.to_owned(), links)
@@ -305,5 +338,52 @@ mod tests {
             assert_eq!(get(&client, &url, &[header]).await.0, status, "{header:?}");
         }
         stop.cancel();
+    }
+
+    #[tokio::test]
+    async fn a_link_that_nobody_reads_holds_up_no_session() {
+        let one = |path: &str, text| BTreeMap::from([(path.to_owned(), page(text))]);
+        let site = Site { open: one("/start/", "page"), data: one("/start/data", "data") };
+        let server = Loopback::bind("/start/").await.unwrap();
+        let (link, stop) = (server.link(), CancellationToken::new());
+        let (reader, unread) = std::sync::mpsc::sync_channel(0);
+        let next_link: NextLink = Arc::new(move |link| drop(reader.send(link)));
+        tokio::spawn(server.serve(site, next_link, stop.clone()));
+        let client: Sender = Client::builder(TokioExecutor::new()).build_http();
+        let (address, secret) = link.split_once("/start/#secret=").unwrap();
+        let session = format!("{address}{SESSION}");
+        assert_eq!(get(&client, &session, &[(SECRET, secret)]).await.0, 200);
+        assert_eq!(get(&client, &session, &[(SECRET, secret)]).await.0, 401);
+        drop(unread);
+        stop.cancel();
+    }
+
+    #[test]
+    fn the_user_of_a_connection_is_in_the_table() {
+        let table =
+            "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000  1000        0 1 1 0
+   1: 0100007F:C350 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1001        0 2 1 0
+   2: 0000000000000000FFFF00000100007F:C351 0000000000000000FFFF00000100007F:1F90 01 0:0 00:0 0 1002 0 3
+   3: short\n";
+        let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        assert_eq!(user(table, at(8080), at(50_000)), Some("1000"));
+        assert_eq!(user(table, at(50_000), at(8080)), Some("1001"));
+        assert_eq!(user(table, at(50_001), at(8080)), Some("1002"));
+        assert_eq!(user(table, at(8080), at(8081)), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn the_kernel_knows_both_ends() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = TcpStream::connect(address).await.unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        let table = std::fs::read_to_string(CONNECTIONS[0]).unwrap();
+        assert!(user(&table, address, peer).is_some());
+        assert_eq!(user(&table, address, peer), user(&table, peer, address));
+        assert!(!is_of_another_user(&stream).await);
+        drop(client);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Path, Query};
+use axum::middleware::from_fn;
 use axum::response::Response;
 use axum::routing::{MethodRouter, get};
 use futures::StreamExt as _;
@@ -17,6 +18,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::health::{Checks, Probe};
+use super::origin::refuse_foreign;
 use super::slis::{self, Slis};
 use super::statusz::Statusz;
 use super::text::{self, answer, json, not_found, plain, plain_line};
@@ -193,7 +195,7 @@ impl Endpoints {
         for (path, page) in debug {
             routes = routes.route(path, get(async move || json(&page().await)));
         }
-        routes = routes.merge(query_routes(&queries));
+        routes = routes.merge(query_routes(&queries).layer(from_fn(refuse_foreign)));
         if let Some(level) = log_level {
             paths.push("/debug/flags/v");
             routes = routes.route("/debug/flags/v", log_level_page(level));
