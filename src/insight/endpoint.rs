@@ -39,7 +39,7 @@ pub(crate) const PATH: &str = "/insight/";
 /// The header that says whether an answer is a good one: `true` or `false`.
 pub(crate) const GOOD: &str = "supercargo-good";
 /// The header with the time of the state.
-const AS_OF: &str = "supercargo-as-of";
+pub(crate) const AS_OF: &str = "supercargo-as-of";
 
 /// How long an answer may take. The request as a whole may take a little longer.
 const LIMIT: Duration = Duration::from_secs(20);

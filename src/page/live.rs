@@ -16,7 +16,7 @@ use supercargo_framework::Timestamp;
 use supercargo_page::{MOST_TILES, Overview};
 use supercargo_scheduler::Fork;
 use supercargo_serving::QueryResponse;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::dated;
@@ -82,7 +82,7 @@ impl Live {
         match Arc::clone(self).frame().await {
             Ok(first) => {
                 let text = event("snapshot", &first.snapshot());
-                let watcher = Watcher::new(Arc::clone(self), first, place);
+                let watcher = Watcher::new(Arc::clone(self), first, keep(place));
                 let later = unfold(watcher, async |mut watcher| Some((watcher.next().await?, watcher)));
                 let texts = futures::stream::iter([text]).chain(later);
                 QueryResponse::stream(EVENTS, texts.boxed())
@@ -132,13 +132,24 @@ struct Watcher {
     sent: Frame,
     heartbeat: Instant,
     end: Instant,
-    _place: OwnedSemaphorePermit,
+    _here: oneshot::Sender<()>,
+}
+
+/// Keeps the place until the watcher drops its end, and no longer than a stream lasts: nothing asks
+/// for the events of a client that does not read.
+fn keep(place: OwnedSemaphorePermit) -> oneshot::Sender<()> {
+    let (here, gone) = oneshot::channel();
+    tokio::spawn(async move {
+        let _ = timeout(LIFETIME, gone).await;
+        drop(place);
+    });
+    here
 }
 
 impl Watcher {
-    fn new(live: Arc<Live>, sent: Frame, place: OwnedSemaphorePermit) -> Self {
+    fn new(live: Arc<Live>, sent: Frame, here: oneshot::Sender<()>) -> Self {
         let now = Instant::now();
-        Self { live, sent, heartbeat: now + HEARTBEAT, end: now + LIFETIME, _place: place }
+        Self { live, sent, heartbeat: now + HEARTBEAT, end: now + LIFETIME, _here: here }
     }
 
     /// The next event; `None` if the stream ends.
@@ -238,7 +249,17 @@ mod tests {
         let QueryResponse::Text { status, .. } = live.stream().await else { panic!("one too many") };
         assert_eq!(status.as_u16(), 503);
         streams.pop();
-        assert!(matches!(live.stream().await, QueryResponse::Stream { .. }));
+        live.watchers.acquire().await.unwrap().forget();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watcher_that_does_not_read_leaves_its_place() {
+        let watchers = Arc::new(Semaphore::new(1));
+        let here = keep(Arc::clone(&watchers).try_acquire_owned().unwrap());
+        let start = Instant::now();
+        drop(watchers.acquire().await.unwrap());
+        assert_eq!(start.elapsed(), LIFETIME);
+        drop(here);
     }
 
     #[tokio::test]
@@ -247,7 +268,7 @@ mod tests {
         let live = Arc::new(Live::new(insight));
         let frame = Arc::clone(&live).frame().await.unwrap();
         let place = Arc::clone(&live.watchers).try_acquire_owned().unwrap();
-        let mut watcher = Watcher::new(live, frame.clone(), place);
+        let mut watcher = Watcher::new(live, frame.clone(), keep(place));
         assert_eq!(watcher.take(frame.clone()), None);
         watcher.heartbeat = Instant::now();
         let heartbeat = watcher.take(frame).unwrap();

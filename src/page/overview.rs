@@ -8,7 +8,7 @@ use supercargo_page::{Node, Overview, Queue, Reason, Summary, Usage, share};
 use supercargo_scheduler::{Fork, Place, QueuedPod};
 
 /// Labels that name the pool of a node, most common first. Else any label `DOMAIN/pool` does.
-const POOL_LABELS: [&str; 8] = [
+const POOL_LABELS: [&str; 7] = [
     "cloud.google.com/gke-nodepool",
     "eks.amazonaws.com/nodegroup",
     "karpenter.sh/nodepool",
@@ -16,8 +16,9 @@ const POOL_LABELS: [&str; 8] = [
     "agentpool",
     "node.kubernetes.io/pool",
     "pool",
-    "node.kubernetes.io/instance-type",
 ];
+/// Names the pool of a node without such a label.
+const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 
 /// The overview of a copy.
 pub(super) fn overview(fork: &Fork) -> Overview {
@@ -66,8 +67,7 @@ pub(super) fn zone(node: &NodeRecord) -> Arc<str> {
 pub(super) fn pool(node: &NodeRecord) -> Arc<str> {
     let well_known = POOL_LABELS.iter().find_map(|label| node.labels.get(label));
     let any = || node.labels.iter().find(|(key, _)| key.ends_with("/pool")).map(|(_, value)| value);
-    let instance_type = POOL_LABELS.last().and_then(|label| node.labels.get(label));
-    let named = well_known.filter(|pool| Some(*pool) != instance_type).or_else(any).or(instance_type);
+    let named = well_known.or_else(any).or_else(|| node.labels.get(INSTANCE_TYPE));
     named.cloned().unwrap_or_default()
 }
 
@@ -108,10 +108,11 @@ mod tests {
             let node = labels.iter().fold(testing::node("n"), |node, (key, value)| node.label(key, value));
             pool(&node.build()).to_string()
         };
-        let size = ("node.kubernetes.io/instance-type", "m5.large");
+        let size = (INSTANCE_TYPE, "m5.large");
         assert_eq!(pool(&[]), "");
         assert_eq!(pool(&[size]), "m5.large");
         assert_eq!(pool(&[size, ("example.com/pool", "db")]), "db");
+        assert_eq!(pool(&[size, ("pool", "m5.large"), ("example.com/pool", "db")]), "m5.large");
         assert_eq!(pool(&[("example.com/pool", "db"), ("karpenter.sh/nodepool", "spot")]), "spot");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use bytes::Bytes;
@@ -18,10 +19,13 @@ use tokio::sync::Mutex;
 
 use super::live::EVENTS;
 use super::{data_paths, endpoint};
+use crate::insight::endpoint::AS_OF;
 use crate::insight::{GOOD, Target, Way, refusal};
 
 /// The largest answer in bytes. That of a pod names all nodes of a large cluster several times.
 const MOST_BYTES: usize = 64 << 20;
+/// How long no new way is tried after the last.
+const RETRY_PERIOD: Duration = Duration::from_secs(5);
 
 /// A running supercargo, and how to find it again.
 pub(super) struct Proxy {
@@ -30,10 +34,11 @@ pub(super) struct Proxy {
     open: Mutex<Option<Arc<Opened>>>,
 }
 
-/// A way to a running supercargo.
+/// A way to a running supercargo. It is open as long as this lives.
 struct Opened {
     client: Client,
     way: Way,
+    since: Instant,
 }
 
 impl Proxy {
@@ -71,16 +76,18 @@ impl Proxy {
 
     async fn try_answer(&self, path: &str, query: &[(String, String)]) -> Result<QueryResponse> {
         let opened = self.way().await?;
-        let answer = match opened.send(path, query).await {
-            Ok(answer) if answer.status() != StatusCode::UNAUTHORIZED => answer,
+        match opened.send(path, query).await {
+            Ok(answer) if answer.status() != StatusCode::UNAUTHORIZED => passed_on(answer, opened).await,
+            // A newer way would do no better.
+            answer if opened.since.elapsed() < RETRY_PERIOD => passed_on(answer?, opened).await,
             // Another pod leads, or the token has expired. The question changes nothing, so it can
             // be asked again.
             _ => {
                 self.forget(&opened).await;
-                self.way().await?.send(path, query).await?
+                let opened = self.way().await?;
+                passed_on(opened.send(path, query).await?, opened).await
             }
-        };
-        passed_on(answer).await
+        }
     }
 
     /// The way that is open, or a new one.
@@ -91,7 +98,7 @@ impl Proxy {
         }
         let way = self.target.open(self.kubeconfig.clone()).await?;
         let client = Client::new(WatchService::connect(way.config.clone())?, "default");
-        Ok(Arc::clone(open.insert(Arc::new(Opened { client, way }))))
+        Ok(Arc::clone(open.insert(Arc::new(Opened { client, way, since: Instant::now() }))))
     }
 
     async fn forget(&self, opened: &Arc<Opened>) {
@@ -111,21 +118,24 @@ impl Opened {
     }
 }
 
-/// The same response for the browser.
-async fn passed_on(answer: Response<Body>) -> Result<QueryResponse> {
+/// The same response for the browser. A stream keeps its way open, while others take a new one.
+async fn passed_on(answer: Response<Body>, opened: Arc<Opened>) -> Result<QueryResponse> {
     let (head, body) = answer.into_parts();
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if text(header::CONTENT_TYPE.as_str()) == EVENTS {
-        let chunks = body.into_data_stream().take_while(|chunk| std::future::ready(chunk.is_ok()));
+        let chunks = body.into_data_stream().inspect(move |_| _ = &opened);
+        let chunks = chunks.take_while(|chunk| std::future::ready(chunk.is_ok()));
         return Ok(QueryResponse::stream(EVENTS, chunks.filter_map(async |chunk| chunk.ok()).boxed()));
     }
-    let (is_json, good) = (text(header::CONTENT_TYPE.as_str()) == "application/json", text(GOOD).to_owned());
+    let is_json = text(header::CONTENT_TYPE.as_str()) == "application/json";
+    let kept = [GOOD, AS_OF].map(|name| (name, text(name).to_owned()));
     let too_large = |error| anyhow!("the answer is cut off or larger than {} MiB: {error}", MOST_BYTES >> 20);
     let bytes: Bytes =
         http_body_util::Limited::new(body, MOST_BYTES).collect().await.map_err(too_large)?.to_bytes();
     let text = String::from_utf8_lossy(&bytes).into_owned();
     if head.status == StatusCode::OK {
-        return Ok(QueryResponse::answer(text, is_json).with(GOOD, good));
+        let response = QueryResponse::answer(text, is_json);
+        return Ok(kept.into_iter().fold(response, |response, (name, value)| response.with(name, value)));
     }
     Ok(QueryResponse::error(head.status, text))
 }

@@ -1,11 +1,16 @@
 //! Tiles: one per node, or one per group of nodes in a large cluster.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The most nodes that have a tile each. In a larger cluster a tile stands for the nodes of a pool
 /// in a zone that have about the same load.
 pub const MOST_TILES: usize = 5_000;
+/// The most zones and pools with a block of tiles each. The smallest of more share one.
+const MOST_BLOCKS: usize = 200;
+/// The pool of those that share a block. No label has such a value.
+const OTHERS: &str = "(other pools)";
 /// The steps of a load: half a percent each.
 const STEPS: i64 = 200;
 /// The steps of a load in a tile's group: 10 % each.
@@ -74,11 +79,32 @@ pub fn share(requested: i64, allocatable: i64) -> u8 {
 }
 
 /// The tiles of these nodes, in order, and whether they are groups.
-pub(crate) fn tiles(nodes: Vec<Node>) -> (Vec<Tile>, bool) {
+pub(crate) fn tiles(mut nodes: Vec<Node>) -> (Vec<Tile>, bool) {
+    merge_blocks(&mut nodes);
     let is_grouped = nodes.len() > MOST_TILES;
     let mut tiles = if is_grouped { groups(nodes) } else { nodes.into_iter().map(tile).collect() };
     tiles.sort_by(|one, other| one.key().cmp(&other.key()));
     (tiles, is_grouped)
+}
+
+/// Leaves at most [`MOST_BLOCKS`] zones and pools: any label may name a pool, even one per node.
+fn merge_blocks(nodes: &mut [Node]) {
+    let mut blocks: BTreeMap<(Arc<str>, Arc<str>), usize> = BTreeMap::new();
+    for node in &*nodes {
+        *blocks.entry((Arc::clone(&node.zone), Arc::clone(&node.pool))).or_default() += 1;
+    }
+    if blocks.len() <= MOST_BLOCKS {
+        return;
+    }
+    let mut largest: Vec<_> = blocks.into_iter().collect();
+    largest.sort_by_key(|(_, nodes)| Reverse(*nodes));
+    let kept: BTreeSet<_> = largest.into_iter().take(MOST_BLOCKS - 1).map(|(block, _)| block).collect();
+    let (zone, pool) = (Arc::from(""), Arc::from(OTHERS));
+    for node in nodes {
+        if !kept.contains(&(Arc::clone(&node.zone), Arc::clone(&node.pool))) {
+            (node.zone, node.pool) = (Arc::clone(&zone), Arc::clone(&pool));
+        }
+    }
 }
 
 fn tile(Node { name, zone, pool, cpu, memory, pods, is_cordoned }: Node) -> Tile {
@@ -152,6 +178,16 @@ mod tests {
         assert_eq!(sum(|load| load.cordoned), nodes.iter().filter(|node| node.is_cordoned).count());
         assert_eq!(&*tiles[9].name, "90–100 % CPU");
         assert!(tiles[3].load.cpu / BAND == 3 && tiles[3].load.memory == 7);
+    }
+
+    #[test]
+    fn the_smallest_of_many_pools_share_a_block() {
+        let pooled = |i: usize| Node { pool: format!("p{:03}", i.min(299)).into(), ..node(0, 1) };
+        let (tiles, _) = tiles((0..400).map(pooled).collect());
+        let mut pools: Vec<&str> = tiles.iter().map(|tile| &*tile.pool).collect();
+        let others = pools.iter().filter(|pool| **pool == OTHERS).count();
+        pools.dedup();
+        assert_eq!((pools.len(), others, pools.contains(&"p299")), (MOST_BLOCKS, 101, true));
     }
 
     proptest! {
