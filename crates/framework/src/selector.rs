@@ -78,6 +78,11 @@ impl LabelSelector {
         &self.requirements
     }
 
+    /// Whether they are clones of one selector.
+    pub fn is_clone_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.requirements, &other.requirements)
+    }
+
     /// Whether these labels meet every requirement.
     pub fn matches(&self, labels: &Labels) -> bool {
         match &self.together {

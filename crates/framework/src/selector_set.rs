@@ -1,15 +1,16 @@
 //! Many selectors that are matched together.
 
-use std::cmp::Ordering;
+mod index;
+
 use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
 
+use self::index::{Decided, Index};
 use crate::affinity::{Operator, Requirement};
 use crate::labels::Labels;
-use crate::small_map::FEW;
 use crate::steps;
 
 /// The number of requirements up to which it is as quick to check one after the other.
@@ -23,8 +24,10 @@ pub const MANY: usize = 32;
 /// the few requirements that differ between nodes or pods.
 #[derive(Clone, Debug)]
 pub struct SelectorSet {
-    /// In the order of their keys, then of their selectors.
+    /// Those with one key together, in the order of their bounds, then of their selectors.
     clauses: Box<[Clause]>,
+    /// Where the clauses with a key are.
+    index: Index,
     /// By selector, the number of requirements that a label must meet; [`NEVER`] if it matches
     /// nothing.
     needs: Box<[u32]>,
@@ -140,14 +143,6 @@ struct Clause {
     selector: u32,
 }
 
-/// How a clause is found: by its label, and by the value if one value decides.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Decided<'a> {
-    Presence,
-    Value(&'a str),
-    Number,
-}
-
 impl Clause {
     fn key(&self) -> (&str, Decided<'_>) {
         let decided = match (&self.value, &self.operator) {
@@ -183,7 +178,7 @@ impl SelectorSet {
     /// The approximate size in bytes, without texts, which the selectors share.
     pub fn bytes(&self) -> usize {
         let lists = size_of_val(&*self.clauses) + size_of_val(&*self.needs) + size_of_val(&*self.by_default);
-        lists + self.matching.bytes()
+        lists + self.index.bytes() + self.matching.bytes()
     }
 
     /// A set of selectors: the requirements of each, by label; `None` if it matches nothing.
@@ -208,9 +203,10 @@ impl SelectorSet {
                 by_default.push(selector);
             }
         }
-        clauses.sort_by(|a: &Clause, b: &Clause| (a.key(), a.bound()).cmp(&(b.key(), b.bound())));
+        let index = Index::sort(&mut clauses);
         Self {
             clauses: clauses.into(),
+            index,
             needs: needs.into(),
             by_default: by_default.into(),
             matching: Folds::default(),
@@ -225,24 +221,11 @@ impl SelectorSet {
     /// What the selectors can tell about these labels.
     pub fn touched<'a>(&self, labels: impl Iterator<Item = (&'a str, &'a str)>) -> Touched {
         let mut touched = SmallVec::new();
-        // Labels are sorted, so each is looked for from where the last one was.
-        let (mut start, mut last) = (0, "");
         for (key, value) in labels {
-            if *key < *last {
-                start = 0;
-            }
-            last = key;
-            start += gallop(&self.clauses[start..], |clause| *clause.key < *key);
-            let rest = &self.clauses[start..];
-            let rest = &rest[..gallop(rest, |clause| *clause.key == *key)];
-            if rest.is_empty() {
-                continue;
-            }
-            let [presence, value_itself, numbers] =
-                [Decided::Presence, Decided::Value(value), Decided::Number].map(|it| range(rest, (key, it)));
-            let has_numbers = numbers.0 < numbers.1;
-            let number = if has_numbers { value.parse().ok() } else { None };
-            let [above, below] = number.map_or([(0, 0); 2], |number| admitting(rest, numbers, number));
+            let [presence, value_itself, numbers] = self.index.find(&self.clauses, key, value);
+            let number = if numbers.0 < numbers.1 { value.parse().ok() } else { None };
+            let [above, below] =
+                number.map_or([(0, 0); 2], |number| admitting(&self.clauses, numbers, number));
             // Numbers that are nearly equal admit nearly the same clauses. So each range is parted:
             // one part is the same for many numbers, and the other one is small.
             let part = (numbers.1 - numbers.0).div_ceil(PARTS).max(1);
@@ -251,7 +234,7 @@ impl SelectorSet {
             let above = [(above.0, above_cut), (above_cut, above.1)];
             let below = [(below.0, below_cut), (below_cut, below.1)];
             for (first, end) in [presence, value_itself].into_iter().chain(above).chain(below) {
-                touched.extend((first < end).then_some(((start + first) as u32, (start + end) as u32)));
+                touched.extend((first < end).then_some((first as u32, end as u32)));
             }
         }
         Touched(touched)
@@ -380,37 +363,6 @@ impl<K: Ord, V: Clone> Kept<K, V> {
 
 /// The parts of the bounds about one label.
 const PARTS: usize = 64;
-
-/// The number of clauses before the first that this does not hold of. It costs the logarithm of
-/// that number, not of all clauses.
-fn gallop(clauses: &[Clause], holds: impl Fn(&Clause) -> bool) -> usize {
-    let holds = |clause: &Clause| {
-        steps::add(1);
-        holds(clause)
-    };
-    let (mut first, mut step) = (0, 1);
-    while clauses.get(first + step - 1).is_some_and(holds) {
-        first += step;
-        step *= 2;
-    }
-    let end = clauses.len().min(first + step - 1);
-    first + clauses[first..end].partition_point(holds)
-}
-
-/// The places of the clauses with this key.
-fn range(clauses: &[Clause], key: (&str, Decided<'_>)) -> (usize, usize) {
-    let order = |clause: &Clause| {
-        steps::add(1);
-        clause.key().cmp(&key)
-    };
-    let start = clauses.partition_point(|clause| order(clause) == Ordering::Less);
-    let rest = &clauses[start..];
-    let is_one = |clause: &&Clause| order(clause) == Ordering::Equal;
-    // Mostly there are none, sometimes thousands.
-    let few = rest.iter().take(FEW).take_while(is_one).count();
-    let found = if few < FEW { few } else { rest.partition_point(|clause| is_one(&clause)) };
-    (start, start + found)
-}
 
 /// The places of the clauses about numbers that admit this one: of `Gt`, and of `Lt`.
 fn admitting(clauses: &[Clause], (first, end): (usize, usize), number: i64) -> [(usize, usize); 2] {

@@ -26,8 +26,7 @@ pub(super) struct Constraint {
 }
 
 impl Constraint {
-    fn new(spec: &TopologySpreadConstraint, selectors: Option<Selectors>, pod: &PodInfo) -> Self {
-        let selects_self = selectors.as_ref().is_some_and(|selectors| selectors.match_labels(&pod.labels));
+    fn new(spec: &TopologySpreadConstraint, selectors: Option<Selectors>, selects_self: bool) -> Self {
         Self {
             max_skew: spec.max_skew,
             topology_key: Arc::clone(&spec.topology_key),
@@ -37,6 +36,12 @@ impl Constraint {
             honors_taints: spec.honors_taints,
             selectors,
         }
+    }
+
+    /// Whether the constraint counts the same pods of a node as the other.
+    pub(super) fn counts_as(&self, other: &Self) -> bool {
+        let both = self.selectors.as_ref().zip(other.selectors.as_ref());
+        both.is_some_and(|(own, others)| own.are_clones_of(others))
     }
 
     /// Whether the constraint selects pods with these labels.
@@ -145,10 +150,12 @@ impl PodTopologySpread {
     ) -> Vec<Constraint> {
         let own = &pod.spec.topology_spread;
         if !own.is_empty() {
-            let of_sort = own.iter().filter(|spec| wanted(spec));
-            return of_sort
-                .map(|spec| Constraint::new(spec, self.selector(spec, pod).map(Into::into), pod))
-                .collect();
+            let constraint = |spec| {
+                let selector = self.selector(spec, pod);
+                let selects_self = selector.as_ref().is_some_and(|it| it.matches(&pod.labels));
+                Constraint::new(spec, selector.map(Into::into), selects_self)
+            };
+            return own.iter().filter(|spec| wanted(spec)).map(constraint).collect();
         }
         let mut defaults = self.defaults.iter().filter(|spec| wanted(spec)).peekable();
         if defaults.peek().is_none() {
@@ -158,7 +165,8 @@ impl PodTopologySpread {
         if selectors.are_empty() {
             return Vec::new();
         }
-        defaults.map(|spec| Constraint::new(spec, Some(selectors.clone()), pod)).collect()
+        let selects_self = selectors.match_labels(&pod.labels);
+        defaults.map(|spec| Constraint::new(spec, Some(selectors.clone()), selects_self)).collect()
     }
 
     /// A constraint's selector with the requirements of `matchLabelKeys`: the pod's values of the

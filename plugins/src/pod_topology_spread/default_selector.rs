@@ -44,6 +44,12 @@ impl Selectors {
         self.0.iter().all(LabelSelector::is_empty)
     }
 
+    /// Whether they are clones of the same selectors.
+    pub(super) fn are_clones_of(&self, others: &Self) -> bool {
+        let pairs = || self.0.iter().zip(&others.0);
+        self.0.len() == others.0.len() && pairs().all(|(one, other)| one.is_clone_of(other))
+    }
+
     /// Whether all of them match these labels.
     pub(super) fn match_labels(&self, labels: &Labels) -> bool {
         self.0.iter().all(|selector| selector.matches(labels))

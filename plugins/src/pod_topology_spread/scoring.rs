@@ -131,8 +131,13 @@ impl Prepared {
         let mut standings = std::mem::take(&mut self.standings);
         for (_, node) in cx.nodes().iter() {
             self.has_nameless |= self.is_nameless(&node.node().labels);
+            let mut last: Option<(usize, i64)> = None;
             self.visit(pod, node.node(), |i, constraint, domain| {
-                let pods = constraint.count(node.pods(), &pod.namespace);
+                // Default constraints have the same selectors.
+                let known = last.filter(|(other, _)| constraint.counts_as(&self.constraints[*other]));
+                let pods =
+                    known.map_or_else(|| constraint.count(node.pods(), &pod.namespace), |(_, pods)| pods);
+                last = Some((i, pods));
                 domain_counts::add(&mut standings[i].pods, domain, pods);
             });
         }
