@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the failure of a test is a panic")]
 
+mod answers;
 mod bed;
 mod browser;
 mod checks;

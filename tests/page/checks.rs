@@ -1,8 +1,11 @@
 //! What holds on every view.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::browser::Browser;
+use crate::support::eventually;
 
 /// The texts whose contrast with what is behind them is less than 4.5: WCAG 2.2 AA asks for that.
 const LOW_CONTRAST: &str = r"
@@ -35,6 +38,36 @@ const LOW_CONTRAST: &str = r"
     }
     return low;";
 
+/// The colours of loads whose number has a contrast of less than 4.5, in both schemes.
+const LOW_CONTRAST_OF_TILES: &str = r"
+    return import('/insight/assets/tiles.js').then(({ ramp }) => {
+        const context = document.createElement('canvas').getContext('2d');
+        const light = (colour) => {
+            context.fillStyle = colour;
+            context.fillRect(0, 0, 1, 1);
+            const linear = [...context.getImageData(0, 0, 1, 1).data].map((it) => it / 255).map((it) => it <= 0.04045 ? it / 12.92 : ((it + 0.055) / 1.055) ** 2.4);
+            return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+        };
+        return [true, false].flatMap(ramp).filter(({ fill, ink }) => {
+            const [one, other] = [fill, ink].map(light);
+            return (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05) < 4.5;
+        });
+    });";
+
+/// Whether the load of the first tile is a bar in the colours of the system.
+const IS_FORCED: &str = r"
+    const probe = document.body.appendChild(document.createElement('span'));
+    const colour = (name) => {
+        probe.style.color = name;
+        return getComputedStyle(probe).color;
+    };
+    const context = document.querySelector('canvas').getContext('2d');
+    const pixel = (y) => `rgb(${[...context.getImageData(21, y, 1, 1).data.slice(0, 3)].join(', ')})`;
+    const seen = [pixel(8), pixel(38)].join() === ['Canvas', 'CanvasText'].map(colour).join();
+    const bar = getComputedStyle(document.querySelector('.bar'), '::after').backgroundColor === colour('CanvasText');
+    probe.remove();
+    return seen && bar;";
+
 /// Targets that are smaller than 24 pixels and not in a sentence.
 const SMALL_TARGETS: &str = r"
     return [...document.querySelectorAll('button, input, select, nav a, .segments a, .chips a, summary')]
@@ -52,6 +85,17 @@ impl Browser {
         assert_eq!(self.nameless(), [] as [String; 0], "{view}: no accessible name");
         let headings = list("return [...document.querySelectorAll('h1')].map((it) => it.textContent.trim())");
         assert!(headings.len() == 1 && headings[0] != "", "{view}: {headings:?}");
+    }
+
+    /// Panics unless the overview shows loads by the colours of the system alone.
+    pub(super) fn check_forced_colours(&self) {
+        let is_forced = || (self.run(IS_FORCED) == true).then_some(());
+        eventually("loads in forced colours", Duration::from_secs(20), is_forced, || self.text("main"));
+    }
+
+    /// Panics unless numbers in tiles are readable.
+    pub(super) fn check_tiles(&self) {
+        assert_eq!(self.run(LOW_CONTRAST_OF_TILES), json!([]));
     }
 
     /// Panics if something is wider than the window: a person would have to scroll both ways.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use supercargo_apiserver::{ApiServer, Listen};
 
 use super::bed::Door;
@@ -51,8 +51,21 @@ fn a_lost_scheduler_is_shown_with_the_age_and_found_again() {
     assert_eq!(browser.console(), [] as [String; 0]);
 
     drop(supercargo);
-    browser.wait_for("#banner:not([hidden])", " s old. Trying again.");
+    browser.wait_for("#banner:not([hidden]) #why", "Trying again.");
     browser.wait_for("#state", "offline");
+    // The age ticks, and is no part of the alert, which is read once.
+    let changes = browser.run(
+        r"return new Promise((resolve) => {
+            const [ages, alerts] = [new Set(), []];
+            new MutationObserver((changes) => alerts.push(...changes)).observe(document.getElementById('why'), { childList: true, characterData: true, subtree: true });
+            const age = document.getElementById('age');
+            new MutationObserver(() => {
+                ages.add(/is \d+ s old/.exec(age.textContent)?.[0]);
+                if (ages.size === 3) resolve([ages.has(undefined), alerts.length, age.closest('[role=alert], [role=status], [aria-live]')]);
+            }).observe(age, { childList: true });
+        })",
+    );
+    assert_eq!(changes, json!([false, 0, null]));
     // The last picture stays.
     assert_eq!(browser.text("h1"), "1 node holds 10 pods; 2 pods wait");
     let _supercargo = start(&kubeconfig, port);
@@ -60,6 +73,15 @@ fn a_lost_scheduler_is_shown_with_the_age_and_found_again() {
     assert_eq!(browser.run("return document.getElementById('banner').hidden"), true);
     create("/api/v1/nodes", &node("node-b", &[], &[("cpu", "1")]));
     browser.wait_for("h1", "2 nodes hold 12 pods; no pod waits");
+
+    // The chosen tile is the same node when others come before it, and keeps the focus.
+    browser.run("window.kept = document.querySelector('canvas'); kept.focus()");
+    browser.wait_for(".readout", "node-a");
+    create("/api/v1/nodes", &node("node-0", &[], &[("cpu", "1")]));
+    browser.wait_for("h1", "3 nodes hold 12 pods");
+    browser.wait_for(".block", "3");
+    assert!(browser.text(".readout").starts_with("node-a:"), "{}", browser.text(".readout"));
+    assert_eq!(browser.run("return document.activeElement === window.kept"), true);
     // Another tab gets the same data only by a link of its own.
     browser.run("sessionStorage.clear()");
     browser.open("about:blank");

@@ -67,6 +67,9 @@ fn each_view_shows_and_follows_the_cluster() {
     browser.open(&format!("{}#/overview", demo.page()));
     browser.wait_for("h1", "30 nodes");
     assert_eq!(browser.console(), [] as [String; 0]);
+    // The browser warns of reading many pixels.
+    browser.check_forced_colours();
+    browser.check_tiles();
     // Of the files, nothing comes from elsewhere.
     let origins =
         "return [...new Set(performance.getEntriesByType('resource').map((it) => new URL(it.name).origin))]";
@@ -112,10 +115,16 @@ fn a_keyboard_and_a_click_are_enough() {
     browser.wait_for("h1", "default/giant-1 is pending");
     assert_eq!(focused(), "main");
     browser.wait_for(".fixes", "request cpu");
-    browser.wait_for(".facts", "waits for a change");
-    browser.keys("/x");
-    browser.keys(&ESCAPE.to_string());
+    browser.wait_for(".facts", "Unschedulable");
+    browser.wait_for(".as-of", "As of ");
+    browser.keys("/giant");
+    browser.wait_for("#search [role=status]", "1 result");
+    // Enter opens nothing that was found for another text, or that is hidden.
+    browser.keys(&format!("x{ENTER}"));
+    browser.wait_for("#found", "No pods or nodes match");
+    browser.keys(&format!("{ESCAPE}{ENTER}"));
     assert_eq!(browser.run("return document.getElementById('found').hidden"), true);
+    assert_eq!(browser.run("return location.hash"), "#/pod/default/giant-1");
 
     // A tile.
     browser.open(&format!("{}#/overview", demo.page()));
@@ -141,13 +150,21 @@ fn a_keyboard_and_a_click_are_enough() {
     assert_eq!(chips(), 1);
 
     // Other weights choose another node, or not.
-    browser.open(&format!("{}#/pod/default/web-02", demo.page()));
+    browser.keys("/web-02");
+    browser.wait_for("#found:not([hidden])", "default/web-02");
+    browser.keys(&ENTER.to_string());
     browser.wait_for("h1", "default/web-02 is on node");
-    browser.wait_for(".key[role=status]", "The best node is ");
+    // The best three have the same score.
+    browser.wait_for(".key[role=status]", "These tie: ");
     browser.run("document.querySelector('input[type=range]').focus()");
     browser.keys(&RIGHT.to_string());
-    browser.wait_for(".key[role=status]", "With these weights the best node is ");
+    browser.wait_for(".key[role=status]", "With these weights, ");
     browser.check("weights");
+    // Another node beside it leaves the control in place.
+    browser.run("document.querySelectorAll('select')[1].focus()");
+    browser.keys(&DOWN.to_string());
+    browser.keys(&ENTER.to_string());
+    assert_eq!(focused(), "SELECT");
     browser.run("history.back()");
     browser.wait_for(".chips", "Drain a-03");
     browser.wait_for("h1", "worse off");

@@ -1,6 +1,6 @@
 // Requests to the scheduler.
 
-/** @typedef {{ data: any, good: boolean }} Answer */
+/** @typedef {{ data: any, asOf: string }} Answer `asOf` is the time of the state; empty if it is unknown. */
 
 const KEY = "supercargo-token";
 
@@ -16,17 +16,51 @@ export class Refused extends Error {
     }
 }
 
+/**
+ * What the browser keeps, or `null`. A browser may forbid its storage; the page works without it.
+ *
+ * @param {"localStorage" | "sessionStorage"} area
+ * @param {string} key
+ */
+export function stored(area, key) {
+    try {
+        return window[area].getItem(key);
+    } catch {
+        return null;
+    }
+}
+
+/** @param {"localStorage" | "sessionStorage"} area @param {string} key @param {string} value */
+export function store(area, key, value) {
+    try {
+        window[area].setItem(key, value);
+    } catch {
+        // It is forgotten with the page.
+    }
+}
+
 /** Trades the secret of the link for a token, and takes it out of the address. */
 export async function begin() {
-    token = sessionStorage.getItem(KEY);
+    token = stored("sessionStorage", KEY);
     const secret = new URLSearchParams(location.hash.slice(1)).get("secret");
     if (!secret) return;
+    const response = await request("/session", { headers: { "supercargo-secret": secret } });
+    // Not before there is an answer, so that a reload can try again.
     history.replaceState(null, "", location.pathname);
-    const response = await fetch("/session", { headers: { "supercargo-secret": secret }, cache: "no-store" });
     if (response.ok) {
         token = await response.text();
         // Of this tab, so that it can be loaded again.
-        sessionStorage.setItem(KEY, token);
+        store("sessionStorage", KEY, token);
+    }
+}
+
+/** @param {string} url @param {RequestInit} options */
+async function request(url, options) {
+    try {
+        return await fetch(url, { ...options, cache: "no-store" });
+    } catch (error) {
+        if (options.signal?.aborted) throw error;
+        throw new Error("The server cannot be reached.", { cause: error });
     }
 }
 
@@ -34,12 +68,23 @@ export async function begin() {
 async function send(path, parameters, signal) {
     const query = new URLSearchParams([...parameters]).toString();
     const headers = token === null ? undefined : { authorization: `Bearer ${token}` };
-    const response = await fetch(query ? `${path}?${query}` : path, { headers, signal, cache: "no-store" });
+    const response = await request(query ? `${path}?${query}` : path, { headers, signal });
     if (!response.ok) {
-        const text = (await response.text()).trim().replace(/^error: /, "");
+        const text = reason(await response.text());
         throw new Refused(response.status, text || `the server answers ${response.status}`);
     }
     return response;
+}
+
+/** The reason in a refusal, which may be a `Status` of the Kubernetes API. @param {string} text */
+function reason(text) {
+    try {
+        const { message } = JSON.parse(text);
+        if (typeof message === "string") return message;
+    } catch {
+        // It is a plain text.
+    }
+    return text.trim().replace(/^error: /, "");
 }
 
 /**
@@ -52,7 +97,8 @@ async function send(path, parameters, signal) {
  */
 export async function ask(path, parameters = [], signal = undefined) {
     const response = await send(path, [...parameters, ["output", "json"]], signal);
-    return { data: await response.json(), good: response.headers.get("supercargo-good") !== "false" };
+    const data = await response.json();
+    return { data, asOf: response.headers.get("supercargo-as-of") || data.asOf || "" };
 }
 
 /**

@@ -1,42 +1,158 @@
-// An answer that is asked again when the cluster has changed.
+// An answer: its sentence, its time, and its parts, which are replaced only where they differ.
 
-import { ask } from "./api.js";
-import { el, printable, problem } from "./dom.js";
+import { Refused, ask } from "./api.js";
+import { arrange, capital, commandOf, el, printable, problem, set, time } from "./dom.js";
 
-/** @typedef {{ headline: string, body: Node[] }} Shown */
+/** Parts have an order, and names by which they are known again. @typedef {{ headline: string, parts: Record<string, HTMLElement | null> }} Shown */
+/**
+ * @typedef {object} Question
+ * @property {string} path
+ * @property {[string, string][]} parameters
+ * @property {string[] | null} words The command that asks the same; `null` if there is none.
+ * @property {(data: any) => Shown} show
+ * @property {string} [gone] The sentence if there is no such thing; else it is the server's.
+ */
+/** @typedef {{ elements: HTMLElement[], load: () => Promise<void> }} Answer */
 
 /** The shortest time between two questions, in milliseconds. */
 const PERIOD = 4_000;
+/** What is asked about is not there, or no longer. */
+const GONE = [404, 422];
 
 /**
- * Shows the answer in `root`, with its sentence first.
+ * Shows the answer, and asks again when the cluster has changed.
  *
  * @param {import("./main.js").Context} context
- * @param {string} path
- * @param {[string, string][]} parameters
- * @param {(data: any, good: boolean) => Shown} show
- * @param {Node[]} [controls] What is between the sentence and the rest.
+ * @param {Question} question
+ * @param {HTMLElement[]} [controls] What is between the sentence and the rest.
  */
-export async function follow(context, path, parameters, show, controls = []) {
-    const { root, signal } = context;
+export async function follow(context, question, controls = []) {
     const headline = el("h1", { "aria-live": "polite" }, "Asking the scheduler …");
-    const body = el("div", { class: "answer" });
-    root.append(headline, ...controls, body);
-    let last = "";
-    await again(context, async () => {
-        try {
-            const { data, good } = await ask(path, parameters, signal);
-            const text = JSON.stringify({ ...data, asOf: null });
-            if (text !== last) replace(body, headline, show(data, good));
-            last = text;
-        } catch (error) {
-            if (signal.aborted) return;
-            if (last === "") headline.textContent = "No answer";
-            body.querySelector(".problem")?.remove();
-            body.prepend(problem(error));
-            last += " ";
+    const { elements, load } = answer(question, headline, context.signal);
+    context.root.append(headline, ...controls, ...elements);
+    await again(context, load);
+}
+
+/**
+ * An answer that stays until somebody wants it again.
+ *
+ * @param {Question} question
+ * @param {HTMLElement} sentence Where the first line of the answer goes.
+ * @param {AbortSignal} signal
+ * @returns {Answer}
+ */
+export function simulate(question, sentence, signal) {
+    const again = el("button", { type: "button", click: () => load() }, "Run again");
+    const { elements, load: once } = answer(question, sentence, signal, [again]);
+    let isBusy = false;
+    const load = async () => {
+        if (isBusy) return;
+        isBusy = true;
+        set(sentence, "Simulating …");
+        await once();
+        isBusy = false;
+    };
+    return { elements, load };
+}
+
+/**
+ * The answer to a question, which `load` asks.
+ *
+ * @param {Question} question
+ * @param {HTMLElement} sentence
+ * @param {AbortSignal} signal
+ * @param {HTMLElement[]} [actions] What is beside the time.
+ * @returns {Answer}
+ */
+function answer({ path, parameters, words, show, gone }, sentence, signal, actions = []) {
+    const when = el("span", {});
+    const note = el("span", {});
+    const line = el("p", { class: "as-of", hidden: true }, when, note, ...actions);
+    const trouble = el("div", { hidden: true });
+    const parts = new Parts((isLate) => set(note, isLate ? "Part of it is older, while you use it." : ""));
+    /** @type {unknown} */
+    let data = null;
+    const json = el("pre", { tabindex: 0 });
+    const details = /** @type {HTMLDetailsElement} */ (el("details", {}, el("summary", {}, "JSON"), json));
+    const fill = () => {
+        if (details.open) set(json, printable(JSON.stringify(data, null, 2)));
+    };
+    details.addEventListener("toggle", fill);
+    const footer = el("footer", { class: "elsewhere", hidden: true }, words && commandOf(words), details);
+    let said = "";
+    /** @param {unknown} error */
+    const fail = (error) => {
+        const isGone = error instanceof Refused && GONE.includes(error.status);
+        if (isGone) {
+            // The last answer is about something else now.
+            parts.show({});
+            said = printable(gone ?? capital(error.message));
+            line.hidden = footer.hidden = true;
         }
-    });
+        set(sentence, said || "No answer");
+        const fresh = isGone ? [] : [problem(error)];
+        if (trouble.textContent !== (fresh[0]?.textContent ?? "")) trouble.replaceChildren(...fresh);
+        trouble.hidden = isGone;
+    };
+    const load = async () => {
+        try {
+            const found = await ask(path, parameters, signal);
+            if (signal.aborted) return;
+            const shown = show(found.data);
+            data = found.data;
+            said = printable(shown.headline);
+            set(sentence, said);
+            set(when, found.asOf ? `As of ${time(found.asOf)}` : "");
+            parts.show(shown.parts);
+            fill();
+            trouble.replaceChildren();
+            trouble.hidden = true;
+            line.hidden = footer.hidden = false;
+        } catch (error) {
+            if (!signal.aborted) fail(error);
+        }
+    };
+    return { elements: [line, trouble, parts.root, footer], load };
+}
+
+/** The parts of an answer. What a person uses is not replaced before they leave it. */
+class Parts {
+    /** @param {(isLate: boolean) => void} say Whether something shown is old. */
+    constructor(say) {
+        this.say = say;
+        this.root = el("div", { class: "answer" });
+        /** Each with a copy of how it was made, because a person may have changed it. @type {Map<string, { element: HTMLElement, made: Node }>} */
+        this.shown = new Map();
+        /** @type {Map<string, HTMLElement>} */
+        this.newest = new Map();
+        // The next element has the focus only after the event.
+        this.root.addEventListener("focusout", () => setTimeout(() => this.settle()));
+    }
+
+    /** @param {Record<string, HTMLElement | null>} parts */
+    show(parts) {
+        this.newest.clear();
+        for (const [name, part] of Object.entries(parts)) {
+            if (part) this.newest.set(name, part);
+        }
+        this.settle();
+    }
+
+    settle() {
+        const next = new Map();
+        let isLate = false;
+        for (const name of new Set([...this.newest.keys(), ...this.shown.keys()])) {
+            const [old, fresh] = [this.shown.get(name), this.newest.get(name)];
+            const isSame = old && fresh && (old.element === fresh || old.made.isEqualNode(fresh));
+            const isUsed = old?.element.matches(":focus-within, :active");
+            if (isSame || isUsed) next.set(name, old);
+            else if (fresh) next.set(name, { element: fresh, made: fresh.cloneNode(true) });
+            isLate ||= Boolean(isUsed && !isSame);
+        }
+        this.shown = next;
+        arrange(this.root, [...next.values()].map(({ element }) => element));
+        this.say(isLate);
+    }
 }
 
 /**
@@ -46,36 +162,24 @@ export async function follow(context, path, parameters, show, controls = []) {
  * @param {() => Promise<void>} load
  */
 export async function again({ live, signal }, load) {
-    let busy = false;
+    let isBusy = false;
     let asked = -Infinity;
-    let due = false;
+    let isDue = false;
     const once = async () => {
-        busy = true;
-        due = false;
+        isBusy = true;
+        isDue = false;
         asked = performance.now();
         await load();
-        busy = false;
+        isBusy = false;
     };
-    const changed = () => { due = true; };
+    const changed = () => { isDue = true; };
     live.listeners.add(changed);
     const timer = setInterval(() => {
-        if (due && !busy && performance.now() - asked >= PERIOD) once();
+        if (isDue && !isBusy && performance.now() - asked >= PERIOD) once();
     }, 500);
     signal.addEventListener("abort", () => {
         clearInterval(timer);
         live.listeners.delete(changed);
     });
     await once();
-}
-
-/** Replaces the body, and keeps what is open and what has the focus. @param {HTMLElement} body @param {HTMLElement} headline @param {Shown} shown */
-function replace(body, headline, shown) {
-    const text = printable(shown.headline);
-    if (headline.textContent !== text) headline.textContent = text;
-    const open = [...body.querySelectorAll("details")].map((details) => details.open);
-    const targets = () => [...body.querySelectorAll("a, button, input, select, summary, [tabindex]")];
-    const focused = targets().indexOf(/** @type {Element} */ (document.activeElement));
-    body.replaceChildren(...shown.body);
-    body.querySelectorAll("details").forEach((details, at) => { details.open = open[at] ?? details.open; });
-    if (focused >= 0) /** @type {HTMLElement | undefined} */ (targets()[focused])?.focus({ preventScroll: true });
 }

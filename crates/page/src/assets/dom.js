@@ -4,8 +4,8 @@
 /** @typedef {Node | string | number | null | undefined} Child */
 /** @typedef {{ name: string, number?: boolean, wide?: boolean }} Column */
 
-/** What moves the writing direction, or is not shown. Lines may break. */
-const UNPRINTABLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/gu;
+/** What moves the writing direction, is not shown, or annotates. Lines and columns may break. */
+const UNPRINTABLE = /(?![\t\n])[\p{Bidi_Control}\p{Default_Ignorable_Code_Point}\p{Cc}\p{Zl}\p{Zp}\ufff9-\ufffb]/gu;
 
 /**
  * Makes an element. Texts are printable. Attributes that are functions are listeners, and those
@@ -41,6 +41,11 @@ export function printable(text) {
     return String(text).replace(UNPRINTABLE, "\ufffd");
 }
 
+/** A text as a sentence begins. @param {string} text */
+export function capital(text) {
+    return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 /**
  * A text by a stranger, whose writing direction ends with it.
  *
@@ -68,6 +73,67 @@ export function fragment(path, parameters = {}) {
     return `#/${path.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
 }
 
+/** Shows a view. The one that is shown already is asked again. @param {string} fragment */
+export function go(fragment) {
+    if (location.hash === fragment) dispatchEvent(new Event("hashchange"));
+    else location.hash = fragment;
+}
+
+/** Sets a text unless it is the same: assistive technology reads a live region that is set. @param {Element} element @param {string} text */
+export function set(element, text) {
+    if (element.textContent !== text) element.textContent = text;
+}
+
+/**
+ * Makes these the children of an element, in this order. The child with the focus stays where it
+ * is, so that it keeps the focus, and the others move around it.
+ *
+ * @param {Element} parent
+ * @param {Element[]} wanted
+ */
+export function arrange(parent, wanted) {
+    const kept = new Set(/** @type {Node[]} */ (wanted));
+    for (const child of [...parent.childNodes]) {
+        if (!kept.has(child)) child.remove();
+    }
+    /** @type {Element | null} */
+    let next = null;
+    for (const child of [...wanted].reverse()) {
+        const stays = child.parentNode === parent && (child.nextSibling === next || child.contains(document.activeElement));
+        if (!stays) parent.insertBefore(child, next);
+        next = child;
+    }
+}
+
+/**
+ * Makes an element look like a new one, and keeps its parts where both have the same structure.
+ * Listeners of the new one are lost.
+ *
+ * @param {Node} old
+ * @param {Node} fresh
+ */
+export function patch(old, fresh) {
+    if (old instanceof HTMLElement && fresh instanceof HTMLElement) {
+        for (const { name, value } of fresh.attributes) {
+            if (old.getAttribute(name) === value) continue;
+            // The content security policy forbids the attribute, and not the property.
+            if (name === "style") old.style.cssText = value;
+            else old.setAttribute(name, value);
+        }
+        for (const { name } of [...old.attributes]) {
+            if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+        }
+        const [before, after] = [[...old.childNodes], [...fresh.childNodes]];
+        if (before.length === after.length && before.every(({ nodeName }, at) => nodeName === after[at].nodeName)) {
+            before.forEach((child, at) => patch(child, after[at]));
+        } else {
+            old.replaceChildren(...after);
+        }
+    } else if (old.nodeValue !== fresh.nodeValue) {
+        old.nodeValue = fresh.nodeValue;
+    }
+}
+
 /** @param {string} namespace @param {string} pod */
 export function podLink(namespace, pod) {
     return el("a", { href: fragment(["pod", namespace, pod]) }, name(`${namespace}/${pod}`));
@@ -89,33 +155,46 @@ export function count(number, noun) {
     return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 }
 
+/** What a share of half percents cannot exceed: it means this or more. */
+const MOST_SHARE = 255;
+
 /** A share in half percents. @param {number} share */
 export function percent(share) {
-    return `${Math.round(share / 2)} %`;
+    return share < MOST_SHARE ? `${Math.round(share / 2)} %` : `> ${Math.floor(MOST_SHARE / 2)} %`;
+}
+
+/** A time of day, with the date unless it is today. @param {string} text */
+export function time(text) {
+    const at = new Date(text);
+    const today = at.toDateString() === new Date().toDateString();
+    return at.toLocaleString("en-GB", today ? { timeStyle: "medium" } : { dateStyle: "medium", timeStyle: "medium" });
 }
 
 /** The most rows of a table at first, and those that are added. */
 const MOST_ROWS = 200;
 
 /**
- * A table with a caption.
+ * A table with a caption. Rows are made when they are shown.
  *
+ * @template T
  * @param {string} caption
  * @param {Column[]} columns
- * @param {Child[][]} rows
+ * @param {T[]} items
+ * @param {(item: T) => Child[]} cells The row of an item.
  */
-export function table(caption, columns, rows) {
+export function table(caption, columns, items, cells) {
     const classOf = (/** @type {number} */ at) => (columns[at].number ? "number" : columns[at].wide ? "wide" : null);
+    const row = (/** @type {T} */ item) => el("tr", {}, ...cells(item).map((cell, at) =>
+        at === 0 ? el("th", { scope: "row", class: classOf(at) }, cell) : el("td", { class: classOf(at) }, cell)));
     const body = el("tbody", {});
     const more = el("button", { type: "button", class: "more" });
     let shown = 0;
     const show = () => {
-        const next = rows.slice(shown, shown + MOST_ROWS);
-        body.append(...next.map((cells) => el("tr", {}, ...cells.map((cell, at) =>
-            at === 0 ? el("th", { scope: "row", class: classOf(at) }, cell) : el("td", { class: classOf(at) }, cell)))));
+        const next = items.slice(shown, shown + MOST_ROWS);
+        body.append(...next.map(row));
         shown += next.length;
-        more.hidden = shown >= rows.length;
-        more.textContent = `Show more of ${rows.length.toLocaleString("en")} rows`;
+        more.hidden = shown >= items.length;
+        more.textContent = `Show more of ${items.length.toLocaleString("en")} rows`;
     };
     more.addEventListener("click", show);
     show();
@@ -142,7 +221,7 @@ export function copyButton(label, text) {
     button.addEventListener("click", async () => {
         let said = "Copied";
         try {
-            await navigator.clipboard.writeText(text);
+            await navigator.clipboard.writeText(printable(text));
         } catch {
             said = "Cannot copy";
         }
@@ -152,27 +231,10 @@ export function copyButton(label, text) {
     return button;
 }
 
-/**
- * The same answer elsewhere: the command, and the JSON if there is one.
- *
- * @param {string[]} words
- * @param {unknown} [data]
- */
-export function elsewhere(words, data) {
+/** The command that asks the same. @param {string[]} words */
+export function commandOf(words) {
     const command = ["kubectl", "supercargo", ...words.map(quoted)].join(" ");
-    return el("footer", { class: "elsewhere" },
-        el("div", { class: "command" }, el("code", {}, command), copyButton("Copy as kubectl", printable(command))),
-        data === undefined ? null : jsonOf(data));
-}
-
-/** Data as JSON, once it is wanted. @param {unknown} data */
-function jsonOf(data) {
-    const json = el("pre", { tabindex: 0 });
-    const details = el("details", {}, el("summary", {}, "JSON"), json);
-    details.addEventListener("toggle", () => {
-        json.textContent = printable(JSON.stringify(data, null, 2));
-    }, { once: true });
-    return details;
+    return el("div", { class: "command" }, el("code", {}, command), copyButton("Copy as kubectl", command));
 }
 
 /**
@@ -180,11 +242,10 @@ function jsonOf(data) {
  *
  * @param {number} part
  * @param {number} whole
- * @param {string} [kind]
  */
-export function bar(part, whole, kind = "") {
+export function bar(part, whole) {
     const width = whole > 0 ? Math.min(100, (100 * part) / whole) : 0;
-    return el("span", { class: `bar ${kind}`, "aria-hidden": "true", "--part": `${width.toFixed(1)}%` });
+    return el("span", { class: "bar", "aria-hidden": "true", "--part": `${width.toFixed(1)}%` });
 }
 
 /** @param {string} title @param {...Child} children */

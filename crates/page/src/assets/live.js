@@ -4,7 +4,7 @@ import { Refused, events } from "./api.js";
 import { apply } from "./model.js";
 
 /** @typedef {import("./model.js").Model} Model */
-/** @typedef {(model: Model, changed: number[] | null) => void} Listener */
+/** Hears of each newer state, with the places of tiles that changed: `null` if any may have. @typedef {(model: Model, changed: number[] | null) => void} Listener */
 
 /** Times in milliseconds. The server sends something each 15 s. */
 const SILENCE = 20_000;
@@ -65,8 +65,6 @@ export class Live {
             for await (const { kind, data } of events("stream", stop.signal)) {
                 some = this.connected = true;
                 this.problem = null;
-                // A scheduler that hangs still has heartbeats, of a state that gets old.
-                if (data.asOf !== this.model?.asOf) this.heard = performance.now();
                 this.take(kind, data);
             }
         } catch (error) {
@@ -82,15 +80,22 @@ export class Live {
     /** @param {string} kind @param {any} data */
     take(kind, data) {
         this.behind = (Date.now() - new Date(data.asOf).getTime()) / 1000;
-        if (kind === "heartbeat" && this.model) this.model.asOf = data.asOf;
-        if (kind === "heartbeat" || (kind === "changes" && !this.model)) return;
-        let changed = null;
-        if (kind === "changes" && this.model) {
-            changed = apply(this.model, data);
-        } else {
+        // A scheduler that hangs still has heartbeats, of a state that gets old.
+        const isNewer = data.asOf !== this.model?.asOf;
+        if (isNewer) this.heard = performance.now();
+        /** @type {number[] | null} */
+        let changed = [];
+        if (kind === "snapshot") {
             this.model = data;
+            changed = null;
+        } else if (this.model && kind === "changes") {
+            changed = apply(this.model, data);
+        } else if (this.model) {
+            this.model.asOf = data.asOf;
         }
-        for (const listener of this.listeners) listener(/** @type {Model} */ (this.model), changed);
+        if (!this.model || (kind === "heartbeat" && !isNewer)) return;
+        // The overview may be the same, and other answers not.
+        for (const listener of this.listeners) listener(this.model, changed);
     }
 }
 

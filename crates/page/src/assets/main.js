@@ -1,8 +1,8 @@
 // The page: which view is shown, and whether it is current.
 
-import { begin } from "./api.js";
+import { begin, store, stored } from "./api.js";
 import { capacity } from "./capacity.js";
-import { el, printable, problem } from "./dom.js";
+import { capital, el, printable, problem, set } from "./dom.js";
 import { health } from "./health.js";
 import { Live } from "./live.js";
 import { node } from "./node.js";
@@ -15,9 +15,11 @@ import { whatIf } from "./what-if.js";
 /** @typedef {{ path: string[], parameters: URLSearchParams }} Place */
 /** @typedef {{ place: Place, live: Live, root: HTMLElement, signal: AbortSignal }} Context */
 /**
- * A view fills `root`. It listens to `live` until `signal` is aborted.
+ * A view fills `root`. It listens to `live` until `signal` is aborted. It may return how to show
+ * other parameters without a new view.
  *
- * @typedef {(context: Context) => void | Promise<void>} View
+ * @typedef {(place: Place) => void} Turn
+ * @typedef {(context: Context) => void | Turn | Promise<void>} View
  */
 
 /** @type {Map<string, { title: string, view: View }>} */
@@ -36,6 +38,10 @@ const THEMES = ["system", "light", "dark"];
 
 const live = new Live();
 let shown = new AbortController();
+/** The fragment that is shown. @type {string | null} */
+let shownHash = null;
+/** @type {Turn | void} */
+let turn;
 
 /** @param {string} id */
 function byId(id) {
@@ -59,6 +65,13 @@ function place() {
 
 /** @param {boolean} focus */
 async function show(focus) {
+    const last = shownHash;
+    shownHash = location.hash;
+    if (turn && last !== shownHash && last?.split("?")[0] === shownHash.split("?")[0]) {
+        turn(place());
+        return;
+    }
+    turn = undefined;
     shown.abort();
     shown = new AbortController();
     const { signal } = shown;
@@ -77,7 +90,9 @@ async function show(focus) {
     if (focus) main.focus({ preventScroll: true });
     scrollTo(0, 0);
     try {
-        await known.view({ place: here, live, root, signal });
+        const made = known.view({ place: here, live, root, signal });
+        if (typeof made === "function") turn = made;
+        else await made;
     } catch (error) {
         if (!signal.aborted) root.append(problem(error));
     }
@@ -85,18 +100,17 @@ async function show(focus) {
 
 /** Says whether what is shown is current. */
 function watchAge() {
-    const state = byId("state");
-    const banner = byId("banner");
+    const [state, banner, why, age] = ["state", "banner", "why", "age"].map(byId);
     const tick = () => {
         const stale = live.stale();
         const text = stale ? "offline" : "live";
-        if (state.textContent !== text) state.textContent = text;
+        set(state, text);
         state.className = text;
         banner.hidden = !stale || (live.model === null && live.problem === null && live.age() < 2);
-        if (banner.hidden) return;
-        const since = live.model ? `What you see is ${live.age()} s old.` : "There is nothing to show yet.";
-        const why = printable(live.problem ?? "the scheduler does not answer");
-        banner.textContent = `${why.charAt(0).toUpperCase()}${why.slice(1)}. ${since} Trying again.`;
+        // An alert is read when its text is set. The age changes all the time, and is no alert.
+        const reason = printable(live.problem ?? "the scheduler does not answer").replace(/\.$/, "");
+        set(why, banner.hidden ? "" : `${capital(reason)}. Trying again.`);
+        set(age, live.model ? `What you see is ${live.age()} s old.` : "There is nothing to show yet.");
     };
     setInterval(tick, 500);
     tick();
@@ -104,20 +118,21 @@ function watchAge() {
 
 function chooseTheme() {
     const button = byId("theme");
-    let theme = localStorage.getItem("theme") ?? "system";
-    const set = () => {
+    let theme = stored("localStorage", "theme") ?? "system";
+    const choose = () => {
         if (!THEMES.includes(theme)) theme = "system";
         document.documentElement.dataset.theme = theme;
-        button.textContent = { system: "Auto", light: "Light", dark: "Dark" }[theme] ?? "";
-        button.setAttribute("aria-label", `Colours: ${theme}. Change`);
+        const text = { system: "Auto", light: "Light", dark: "Dark" }[theme] ?? "";
+        button.textContent = text;
+        button.setAttribute("aria-label", `${text} colours. Change`);
         dispatchEvent(new Event("themechange"));
     };
     button.addEventListener("click", () => {
         theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
-        localStorage.setItem("theme", theme);
-        set();
+        store("localStorage", "theme", theme);
+        choose();
     });
-    set();
+    choose();
 }
 
 async function main() {
@@ -128,9 +143,14 @@ async function main() {
     search(byId("search"));
     await begin();
     addEventListener("hashchange", () => show(true));
+    addEventListener("click", (event) => {
+        const link = event.target instanceof Element ? event.target.closest("a") : null;
+        // The browser goes nowhere by the link of the view that is shown; the view is asked again.
+        if (link && link.hash === location.hash && !event.ctrlKey && !event.metaKey && !event.shiftKey) show(true);
+    });
     watchAge();
     live.run();
     await show(false);
 }
 
-main();
+main().catch((error) => byId("main").replaceChildren(problem(error)));

@@ -1,27 +1,32 @@
 // A node, and the pods on it.
 
 import { follow } from "./asked.js";
-import { count, el, elsewhere, fragment, name, podLink, section, table } from "./dom.js";
+import { count, el, fragment, name, podLink, section, table } from "./dom.js";
 import { meter } from "./tiles.js";
 
 /** @param {import("./main.js").Context} context */
 export function node(context) {
     const [, node = ""] = context.place.path;
-    return follow(context, "node", [["name", node]], (data) => ({
-        headline: sentence(data),
-        body: [
-            el("p", { class: "actions" },
-                el("a", { href: fragment(["what-if"], { drain: node }) }, "What if it is drained?"), " ",
-                el("a", { href: fragment(["what-if"], { fail: node }) }, "What if it fails?"), " ",
-                el("a", { href: fragment(["what-if"], { add: `${node}=1` }) }, "What if there were another one?")),
-            section("What it has", resources(data.resources)),
-            section("Pods on it", pods("Pods on the node, assumed ones included", data.pods)),
-            ...(data.nominated.length > 0 ? [section("Promised to", pods("Pods that wait for their victims to go", data.nominated))] : []),
-            section("Taints", data.taints.length > 0 ? el("ul", {}, ...data.taints.map(taint)) : el("p", { class: "quiet" }, "None")),
-            section("Labels", el("ul", { class: "labels" }, ...data.labels.map((/** @type {any} */ label) => el("li", {}, name(`${label.key}=${label.value}`, "label"))))),
-            elsewhere(["what-if", `--drain=${node}`], data),
-        ],
-    }));
+    return follow(context, {
+        path: "node",
+        parameters: [["name", node]],
+        words: null,
+        gone: `Node ${node} not found`,
+        show: (data) => ({
+            headline: sentence(data),
+            parts: {
+                actions: el("p", { class: "actions" },
+                    el("a", { href: fragment(["what-if"], { drain: node }) }, "What if it is drained?"), " ",
+                    el("a", { href: fragment(["what-if"], { fail: node }) }, "What if it fails?"), " ",
+                    el("a", { href: fragment(["what-if"], { add: `${node}=1` }) }, "What if there were another one?")),
+                resources: section("Resources", resources(data.resources)),
+                pods: section("Pods on it", pods("Pods on the node, assumed ones included", data.pods)),
+                nominated: data.nominated.length > 0 ? section("Nominated pods", pods("Pods that preempted others here, and wait for them to end", data.nominated)) : null,
+                taints: section("Taints", data.taints.length > 0 ? el("ul", {}, ...data.taints.map(taint)) : el("p", { class: "quiet" }, "None")),
+                labels: section("Labels", el("ul", { class: "labels" }, ...data.labels.map((/** @type {any} */ label) => el("li", {}, name(`${label.key}=${label.value}`, "label"))))),
+            },
+        }),
+    });
 }
 
 /** @param {any} data */
@@ -33,14 +38,14 @@ function sentence({ name: node, zone, pool, cordoned, pods: on }) {
 /** @param {any[]} all */
 function resources(all) {
     const columns = [{ name: "Resource" }, { name: "Requested", number: true }, { name: "Allocatable", number: true }, { name: "Share", number: true }];
-    return table("Requested and allocatable", columns, all.map((one) => [name(one.name), one.requested, one.allocatable, meter(one.share)]));
+    return table("Requested and allocatable", columns, all, (one) => [name(one.name), one.requested, one.allocatable, meter(one.share)]);
 }
 
 /** @param {string} caption @param {any[]} all */
 function pods(caption, all) {
     if (all.length === 0) return el("p", { class: "quiet" }, "None");
     const columns = [{ name: "Pod" }, { name: "CPU", number: true }, { name: "Memory", number: true }, { name: "Priority", number: true }, { name: "State" }];
-    return table(caption, columns, all.map((one) => [podLink(one.namespace, one.name), one.cpu, one.memory, one.priority, one.assumed ? "being bound" : ""]));
+    return table(caption, columns, all, (one) => [podLink(one.namespace, one.name), one.cpu, one.memory, one.priority, one.assumed ? "being bound" : ""]);
 }
 
 /** @param {any} taint */

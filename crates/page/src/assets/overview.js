@@ -1,6 +1,6 @@
 // All nodes at a glance, and why pods wait.
 
-import { bar, count, el, elsewhere, fact, fragment, percent, section } from "./dom.js";
+import { arrange, bar, count, el, fact, fragment, patch, percent, section, set } from "./dom.js";
 import { waiting } from "./model.js";
 import { TileMap, legend, tileTable } from "./tiles.js";
 
@@ -45,6 +45,8 @@ export function overview({ place, live, root, signal }) {
         section("Nodes", el("div", { class: "controls" }, chooser(property), legendPlace), map.root, twin),
         section("Why pods wait", reasons)));
 
+    /** The reasons that are shown, by their plugins. @type {Map<string, HTMLElement>} */
+    const shown = new Map();
     let made = -Infinity;
     const makeTable = () => {
         if (!live.model || !(/** @type {HTMLDetailsElement} */ (twin).open)) return;
@@ -54,14 +56,12 @@ export function overview({ place, live, root, signal }) {
     };
     /** @param {Model} model @param {number[] | null} changed */
     const update = (model, changed) => {
-        const text = sentence(model.summary);
-        if (headline.textContent !== text) headline.textContent = text;
-        facts.replaceChildren(...factsOf(model.summary));
-        reasons.replaceChildren(...reasonsOf(model.summary));
+        set(headline, sentence(model.summary));
+        patch(facts, el("dl", { class: "facts" }, ...factsOf(model.summary)));
+        showReasons(reasons, shown, model.summary);
         map.draw(model, property, changed);
-        if (performance.getEntriesByName("first overview").length === 0) performance.mark("first overview");
-        // A table with the focus is not taken away.
-        if (performance.now() - made > TABLE_PERIOD && !twin.contains(document.activeElement)) makeTable();
+        // A table in use is not taken away.
+        if (performance.now() - made > TABLE_PERIOD && !twin.querySelector(".table:is(:focus-within, :active)")) makeTable();
     };
     twin.addEventListener("toggle", makeTable);
     live.listeners.add(update);
@@ -74,14 +74,13 @@ export function overview({ place, live, root, signal }) {
         target.addEventListener(kind, again, { signal });
     }
     if (live.model) update(live.model, null);
-    root.append(elsewhere(["pending"]));
 }
 
 /** @param {Summary} summary */
 function sentence(summary) {
     const wait = waiting(summary);
     const hold = summary.nodes === 1 ? "holds" : "hold";
-    const tail = wait === 0 ? "no pod waits" : wait === 1 ? "1 pod waits" : `${wait.toLocaleString("en")} pods wait`;
+    const tail = wait === 0 ? "no pod waits" : `${count(wait, "pod")} ${wait === 1 ? "waits" : "wait"}`;
     return `${count(summary.nodes, "node")} ${hold} ${count(summary.pods, "pod")}; ${tail}`;
 }
 
@@ -101,9 +100,9 @@ function factsOf({ cpu, memory, cordoned, queue }) {
     return [
         fact("CPU requested", part(cpu), `of ${cores} cores`),
         fact("Memory requested", part(memory), `of ${gibibytes(memory.allocatable)}`),
-        fact("Wait for their turn", String(queue.active)),
+        fact("Active", String(queue.active)),
         fact("In backoff", String(queue.backoff)),
-        fact("Wait for a change", String(queue.unschedulable)),
+        fact("Unschedulable", String(queue.unschedulable)),
         fact("Gated", String(queue.gated)),
         fact("Cordoned nodes", String(cordoned)),
     ];
@@ -115,13 +114,24 @@ function words(plugins) {
     return plugins.map((plugin) => WORDS.get(plugin) ?? plugin).join(", and ");
 }
 
-/** @param {Summary} summary */
-function reasonsOf({ reasons, queue }) {
+/** Shows why pods wait. Rows keep their elements, and so the focus. @param {HTMLElement} list @param {Map<string, HTMLElement>} shown @param {Summary} summary */
+function showReasons(list, shown, { reasons, queue }) {
     const most = Math.max(...reasons.map(({ pods }) => pods), 1);
-    const rows = reasons.map(({ plugins, pods }) =>
-        el("li", {}, el("a", { href: fragment(["pending"]) }, el("span", { class: "amount" }, pods.toLocaleString("en")), el("span", { class: "words" }, words(plugins))), bar(pods, most), el("code", {}, plugins.join(", "))));
-    if (rows.length > 0) return rows;
-    return [el("li", { class: "quiet" }, queue.active > 0 ? "No pod was rejected. Some wait for their turn." : "No pod waits.")];
+    const rows = new Map(reasons.map(({ plugins, pods }) => [plugins.join(), el("li", {},
+        el("a", { href: fragment(["pending"]) }, el("span", { class: "amount" }, pods.toLocaleString("en")), el("span", { class: "words" }, words(plugins))),
+        bar(pods, most), el("code", {}, plugins.join(", ")))]));
+    if (rows.size === 0) {
+        rows.set("", el("li", { class: "quiet" }, queue.active > 0 ? "No pod was rejected. Some are active: they wait for their first attempt." : "No pod waits."));
+    }
+    for (const [key, fresh] of rows) {
+        const old = shown.get(key);
+        if (!old) continue;
+        patch(old, fresh);
+        rows.set(key, old);
+    }
+    shown.clear();
+    rows.forEach((row, key) => shown.set(key, row));
+    arrange(list, [...rows.values()]);
 }
 
 /** @param {Property} property */

@@ -1,7 +1,7 @@
 // What is pending, by reason.
 
 import { follow } from "./asked.js";
-import { bar, count, el, elsewhere, fragment, name, podLinkOf, printable } from "./dom.js";
+import { bar, count, el, fragment, go, name, podLinkOf, printable } from "./dom.js";
 
 /** The most workloads of a reason that are named. */
 const MOST_WORKLOADS = 5;
@@ -13,15 +13,19 @@ export function pending(context) {
     const form = el("form", { class: "ask" }, el("label", {}, "Namespace ", field), el("button", { type: "submit" }, "Show"));
     form.addEventListener("submit", (event) => {
         event.preventDefault();
-        location.hash = fragment(["pending"], { namespace: field.value.trim() });
+        go(fragment(["pending"], { namespace: field.value.trim() }));
     });
-    return follow(context, "pending", namespace ? [["namespace", namespace]] : [], (data) => ({
-        headline: data.headline,
-        body: [
-            data.reasons.length > 0 ? el("ol", { class: "board" }, ...data.reasons.map((/** @type {any} */ reason) => row(reason, data.reasons[0].pods))) : el("p", { class: "quiet" }, "Every pod has a node."),
-            elsewhere(["pending", ...(namespace ? [`--namespace=${namespace}`] : [])], data),
-        ],
-    }), [form]);
+    return follow(context, {
+        path: "pending",
+        parameters: namespace ? [["namespace", namespace]] : [],
+        words: ["pending", ...(namespace ? [`--namespace=${namespace}`] : [])],
+        show: ({ headline, reasons }) => ({
+            headline,
+            parts: {
+                reasons: reasons.length > 0 ? el("ol", { class: "board" }, ...reasons.map((/** @type {any} */ reason) => row(reason, reasons[0].pods))) : el("p", { class: "quiet" }, "Every pod has a node."),
+            },
+        }),
+    }, [form]);
 }
 
 /** @param {any} reason @param {number} most */

@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { again, follow } from "./asked.js";
-import { bar, copyButton, count, el, elsewhere, fact, fragment, name, nodeLink, section, table } from "./dom.js";
+import { bar, copyButton, count, el, fact, fragment, name, nodeLink, patch, section, table, time } from "./dom.js";
 import { noChoice, whyThere } from "./why-there.js";
 
 /** @typedef {{ plugin: string, text: string, nodes: number, nodeNames: string[], alone: number, left: number }} Refusal */
@@ -16,50 +16,53 @@ export function pod(context) {
     const choice = noChoice();
     const queue = el("dl", { class: "facts" });
     again(context, () => showQueue(queue, namespace, pod, context.signal));
-    return follow(context, "why", [["pod", `${namespace}/${pod}`]], (data) => ({
-        headline: data.headline,
-        body: [
-            ...data.hindrances.map((/** @type {string} */ text) => el("p", { class: "key" }, text)),
-            data.keyReason && data.feasible.length === 0 ? el("p", { class: "key" }, el("strong", {}, "Key reason: "), data.keyReason) : null,
-            data.pod.node ? el("p", {}, "On node ", nodeLink(data.pod.node)) : null,
-            fixes(data),
-            data.feasible.length > 1 ? whyThere(data.feasible, data.pod.node, choice) : null,
-            data.feasible.length > 0 ? section("Nodes that fit", scores(data.feasible)) : null,
-            data.refusals.length > 0 ? section("What refuses it", funnel(data.nodes, data.refusals)) : null,
-            data.refusals.length > 0 ? section("Nodes that refuse alike", groups(data.refusals)) : null,
-            data.triedAgainIf.length > 0 && !data.pod.node ? section("Tried again if", el("ul", {}, ...data.triedAgainIf.map((/** @type {string} */ event) => el("li", {}, event)))) : null,
-            data.message ? section("Message in the pod's status", el("blockquote", {}, name(data.message, "message"))) : null,
-            el("p", { class: "actions" },
-                el("a", { href: fragment(["what-if"], { copy: `${namespace}/${pod}=1` }) }, "What if there were another one?"), " ",
-                el("a", { href: fragment(["capacity"], { pod: `${namespace}/${pod}` }) }, "How many more fit?")),
-            elsewhere(["why", `${namespace}/${pod}`], data),
-        ].filter((part) => part !== null),
-    }), [queue]);
+    return follow(context, {
+        path: "why",
+        parameters: [["pod", `${namespace}/${pod}`]],
+        words: ["why", `${namespace}/${pod}`],
+        show: (data) => ({
+            headline: data.headline,
+            parts: {
+                hindrances: data.hindrances.length > 0 ? el("div", { class: "answer" }, ...data.hindrances.map((/** @type {string} */ text) => el("p", { class: "key" }, text))) : null,
+                key: data.keyReason && data.feasible.length === 0 ? el("p", { class: "key" }, el("strong", {}, "Key reason: "), data.keyReason) : null,
+                node: data.pod.node ? el("p", {}, "On node ", nodeLink(data.pod.node)) : null,
+                fixes: fixes(data),
+                scores: data.feasible.length > 1 ? whyThere(data.feasible, data.pod.node, choice) : null,
+                feasible: data.feasible.length > 0 ? section("Nodes that fit", scores(data.feasible)) : null,
+                reasons: data.refusals.length > 0 ? section("Why nodes reject it", funnel(data.nodes, data.refusals)) : null,
+                groups: data.refusals.length > 0 ? section("Nodes with the same rejections", groups(data.refusals)) : null,
+                events: data.triedAgainIf.length > 0 && !data.pod.node ? section("Requeued on", el("ul", {}, ...data.triedAgainIf.map((/** @type {string} */ event) => el("li", {}, event)))) : null,
+                message: data.message ? section("Message in the pod's status", el("blockquote", {}, name(data.message, "message"))) : null,
+                actions: el("p", { class: "actions" },
+                    el("a", { href: fragment(["what-if"], { copy: `${namespace}/${pod}=1` }) }, "What if there were another one?"), " ",
+                    el("a", { href: fragment(["capacity"], { pod: `${namespace}/${pod}` }) }, "How many more fit?")),
+            },
+        }),
+    }, [queue]);
 }
 
 /** Where pods wait, in words. @type {Map<string, string>} */
 const PLACES = new Map([
-    ["active", "waits for its turn"],
-    ["backoff", "waits for the end of its backoff"],
-    ["unschedulable", "waits for a change"],
-    ["gated", "is held before the queue"],
-    ["in flight", "is being scheduled"],
-    ["with its group", "waits for its group"],
+    ["active", "Active"],
+    ["backoff", "In backoff"],
+    ["unschedulable", "Unschedulable"],
+    ["gated", "Gated"],
+    ["in flight", "Being scheduled"],
+    ["with its group", "Waits for its group"],
 ]);
 
 /** Where the pod waits, if it does. @param {HTMLElement} facts @param {string} namespace @param {string} pod @param {AbortSignal} signal */
 async function showQueue(facts, namespace, pod, signal) {
     try {
         const { data } = await ask("pod", [["namespace", namespace], ["name", pod]], signal);
-        const time = (/** @type {string} */ text) => new Date(text).toLocaleTimeString();
-        facts.replaceChildren(...(data.place ? [
-            fact("In the queue it", PLACES.get(data.place) ?? data.place),
+        patch(facts, el("dl", { class: "facts" }, ...(data.place ? [
+            fact("Queue", PLACES.get(data.place) ?? data.place),
             fact("Since", time(data.since)),
             fact("Attempts", data.attempts),
             ...(data.firstTried ? [fact("First tried", time(data.firstTried))] : []),
             ...(data.place === "backoff" && data.backoffUntil ? [fact("Backoff ends", time(data.backoffUntil))] : []),
             fact("Priority", data.priority),
-        ] : []));
+        ] : [])));
     } catch {
         // The answer below says what is wrong.
         if (!signal.aborted) facts.replaceChildren();
@@ -78,15 +81,13 @@ function fixes(data) {
 
 /** @param {number} nodes @param {Refusal[]} refusals */
 function funnel(nodes, refusals) {
-    const rows = refusals.map((refusal) => [
-        refusal.text, el("code", {}, refusal.plugin), refusal.nodes, refusal.alone,
-        el("span", { class: "meter" }, bar(refusal.left, nodes), el("span", {}, refusal.left)),
-    ]);
     const columns = [{ name: "Reason", wide: true }, { name: "Plugin" }, { name: "Nodes", number: true }, { name: "Only reason", number: true }, { name: "Left", number: true }];
-    return table(`${count(nodes, "node")} in the order of the plugins; “left” is how many no plugin has refused so far`, columns, rows);
+    return table(`${count(nodes, "node")} in the order of the plugins; “left” is how many no plugin has rejected so far`, columns, refusals, ({ text, plugin, nodes: rejected, alone, left }) => [
+        text, el("code", {}, plugin), rejected, alone, el("span", { class: "meter" }, bar(left, nodes), el("span", {}, left)),
+    ]);
 }
 
-/** Nodes with the same refusals. @param {Refusal[]} refusals */
+/** Nodes with the same rejections. @param {Refusal[]} refusals */
 function groups(refusals) {
     /** @type {Map<string, number[]>} */
     const ofNode = new Map();
@@ -102,24 +103,22 @@ function groups(refusals) {
         group.nodes.push(node);
         groups.set(reasons.join(), group);
     }
-    const rows = [...groups.values()].sort((one, other) => one.reasons.length - other.reasons.length || other.nodes.length - one.nodes.length)
-        .map(({ reasons, nodes }) => [
-            count(nodes.length, "node"),
-            el("ul", { class: "plain" }, ...reasons.map((at) => el("li", {}, refusals[at].text))),
-            el("span", {}, ...nodes.slice(0, MOST_NAMES).flatMap((node, at) => [at > 0 ? ", " : "", nodeLink(node)]), nodes.length > MOST_NAMES ? ` and ${nodes.length - MOST_NAMES} more` : ""),
-        ]);
-    return table("Nodes with the fewest reasons first", [{ name: "Nodes", number: true }, { name: "Refused for", wide: true }, { name: "Such as" }], rows);
+    const sorted = [...groups.values()].sort((one, other) => one.reasons.length - other.reasons.length || other.nodes.length - one.nodes.length);
+    return table("Nodes with the fewest reasons first", [{ name: "Nodes", number: true }, { name: "Rejected for", wide: true }, { name: "Such as" }], sorted, ({ reasons, nodes }) => [
+        count(nodes.length, "node"),
+        el("ul", { class: "plain" }, ...reasons.map((at) => el("li", {}, refusals[at].text))),
+        el("span", {}, ...nodes.slice(0, MOST_NAMES).flatMap((node, at) => [at > 0 ? ", " : "", nodeLink(node)]), nodes.length > MOST_NAMES ? ` and ${(nodes.length - MOST_NAMES).toLocaleString("en")} more` : ""),
+    ]);
 }
 
 /** @param {any[]} feasible */
 function scores(feasible) {
     const plugins = [...new Set(feasible.flatMap(({ plugins }) => Object.keys(plugins)))];
     const shown = plugins.filter((plugin) => new Set(feasible.map((node) => node.plugins[plugin]?.normalized)).size > 1);
-    const best = Math.max(...feasible.map(({ score }) => score), 1);
-    const rows = feasible.map((node) => [
+    const best = feasible.reduce((most, { score }) => Math.max(most, score), 1);
+    const columns = [{ name: "Node" }, { name: "Score", number: true }, ...shown.map((plugin) => ({ name: plugin, number: true }))];
+    return table("The best node first; plugins that score all nodes alike are left out", columns, feasible, (node) => [
         nodeLink(node.node), el("span", { class: "meter" }, bar(node.score, best), el("span", {}, node.score)),
         ...shown.map((plugin) => { const it = node.plugins[plugin]; return it ? it.normalized * it.weight : ""; }),
     ]);
-    const columns = [{ name: "Node" }, { name: "Score", number: true }, ...shown.map((plugin) => ({ name: plugin, number: true }))];
-    return table("The best node first; plugins that score all nodes alike are left out", columns, rows);
 }

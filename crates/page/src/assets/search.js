@@ -1,27 +1,35 @@
 // The search box: pods and nodes by a part of their name.
 
 import { ask } from "./api.js";
-import { el, fragment, name } from "./dom.js";
+import { count, el, fragment, name, set } from "./dom.js";
 
 /** How long a pause in typing is, in milliseconds. */
 const PAUSE = 200;
 
 /** @param {HTMLElement} place */
 export function search(place) {
-    const input = /** @type {HTMLInputElement} */ (el("input", { type: "search", placeholder: "Pods and nodes ( / )", "aria-label": "Search pods and nodes", autocomplete: "off", spellcheck: "false", role: "combobox", "aria-expanded": "false", "aria-controls": "found" }));
+    const input = /** @type {HTMLInputElement} */ (el("input", { type: "search", placeholder: "Pods and nodes ( / )", "aria-label": "Search pods and nodes", autocomplete: "off", spellcheck: "false" }));
     const found = el("ul", { id: "found", hidden: true });
-    place.append(input, found);
+    const status = el("p", { class: "unseen", role: "status" });
+    place.append(input, found, status);
     let asked = new AbortController();
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     let timer;
     const close = () => {
         asked.abort();
         clearTimeout(timer);
+        // Enter must not open what was found for another text.
+        found.replaceChildren();
         found.hidden = true;
-        input.setAttribute("aria-expanded", "false");
+        set(status, "");
+    };
+    /** @param {Element[]} items @param {string} text */
+    const show = (items, text) => {
+        found.replaceChildren(...(items.length > 0 ? items : [el("li", { class: "quiet" }, text)]));
+        found.hidden = false;
+        set(status, text);
     };
     const look = async () => {
-        asked.abort();
         asked = new AbortController();
         const { signal } = asked;
         try {
@@ -31,18 +39,14 @@ export function search(place) {
                 ...data.nodes.map((/** @type {string} */ node) => item(fragment(["node", node]), node, "node")),
                 ...data.pods.map((/** @type {any} */ pod) => item(fragment(["pod", pod.namespace, pod.name]), `${pod.namespace}/${pod.name}`, pod.pending ? "pending pod" : "pod")),
             ];
-            found.replaceChildren(...(items.length > 0 ? items : [el("li", { class: "quiet" }, "Nothing has this in its name.")]));
+            show(items, items.length > 0 ? `${count(items.length, "result")}: the down arrow goes to them` : "No pods or nodes match");
         } catch {
-            if (signal.aborted) return;
-            found.replaceChildren(el("li", { class: "quiet" }, "No answer"));
+            if (!signal.aborted) show([], "No answer");
         }
-        found.hidden = false;
-        input.setAttribute("aria-expanded", "true");
     };
     input.addEventListener("input", () => {
-        clearTimeout(timer);
-        if (input.value.trim() === "") close();
-        else timer = setTimeout(look, PAUSE);
+        close();
+        if (input.value.trim() !== "") timer = setTimeout(look, PAUSE);
     });
     place.addEventListener("keydown", (event) => {
         const links = [...found.querySelectorAll("a")];
@@ -74,6 +78,7 @@ export function search(place) {
         if (event.key !== "/" || busy || event.ctrlKey || event.metaKey || event.altKey) return;
         event.preventDefault();
         input.focus();
+        input.select();
     });
 }
 

@@ -1,7 +1,7 @@
 // Where pods go if something changes. Nothing is changed in the cluster.
 
-import { ask } from "./api.js";
-import { count, el, elsewhere, fragment, name, nodeLink, podLink, printable, problem, section, table } from "./dom.js";
+import { simulate } from "./asked.js";
+import { count, el, fragment, go, name, nodeLink, podLink, printable, section, table } from "./dom.js";
 
 /** @typedef {{ title: string, of: "node" | "pod", counted?: boolean }} Verb */
 
@@ -22,21 +22,20 @@ const MOST_SUGGESTIONS = 500;
 export async function whatIf({ place, live, root, signal }) {
     /** @type {[string, string][]} */
     const changes = [...place.parameters].filter(([verb]) => VERBS.has(verb));
-    const headline = el("h1", { "aria-live": "polite" }, changes.length > 0 ? "Trying it …" : "Choose what changes");
+    const headline = el("h1", { "aria-live": "polite" }, "Choose what changes");
     root.append(headline, chips(changes), form(changes, live));
     if (changes.length === 0) {
-        root.append(el("p", { class: "quiet" }, "The scheduler tries it on a copy of its state. Nothing is changed in the cluster."));
+        root.append(el("p", { class: "quiet" }, "The scheduler simulates it on a copy of its state. Nothing is changed in the cluster."));
         return;
     }
-    try {
-        const { data } = await ask("what-if", changes, signal);
-        headline.textContent = printable(data.headline);
-        root.append(...answer(data, zonesOf(live.model)), elsewhere(["what-if", ...changes.map(([verb, value]) => `--${verb}=${value}`)], data));
-    } catch (error) {
-        if (signal.aborted) return;
-        headline.textContent = "No answer";
-        root.append(problem(error));
-    }
+    const { elements, load } = simulate({
+        path: "what-if",
+        parameters: changes,
+        words: ["what-if", ...changes.map(([verb, value]) => `--${verb}=${value}`)],
+        show: (data) => ({ headline: data.headline, parts: parts(data, zonesOf(live.model)) }),
+    }, headline, signal);
+    root.append(...elements);
+    await load();
 }
 
 /** @param {[string, string][]} changes */
@@ -50,7 +49,7 @@ function link(changes) {
 function chips(changes) {
     return el("ul", { class: "chips", "aria-label": "Changes" }, ...changes.map(([verb, value], at) =>
         el("li", {}, el("span", {}, `${VERBS.get(verb)?.title} `, name(value)),
-            el("a", { href: link(changes.filter((_, i) => i !== at)), "aria-label": `Remove: ${VERBS.get(verb)?.title} ${printable(value)}` }, "×"))));
+            el("a", { href: link(changes.filter((_, i) => i !== at)), "aria-label": `Remove: ${VERBS.get(verb)?.title} ${printable(value)}` }, el("span", { "aria-hidden": "true" }, "×")))));
 }
 
 /** @param {[string, string][]} changes @param {import("./live.js").Live} live */
@@ -71,13 +70,13 @@ function form(changes, live) {
     const element = el("form", { class: "ask" },
         el("label", {}, "Change ", verb), el("label", {}, hint, " ", target), howMany,
         el("datalist", { id: "targets" }, ...names.map((node) => el("option", { value: printable(node) }))),
-        el("button", { type: "submit" }, "Try"));
+        el("button", { type: "submit" }, "Simulate"));
     element.addEventListener("submit", (event) => {
         event.preventDefault();
         const value = target.value.trim();
         if (!value) return;
         const counted = VERBS.get(verb.value)?.counted;
-        location.hash = link([...changes, [verb.value, counted ? `${value}=${number.value}` : value]]);
+        go(link([...changes, [verb.value, counted ? `${value}=${number.value}` : value]]));
     });
     return element;
 }
@@ -93,18 +92,18 @@ function zonesOf(model) {
     return zones;
 }
 
-/** @param {any} data @param {Map<string, string>} zones */
-function answer({ pods, podsOfNodes, atRest }, zones) {
+/** @param {any} data @param {Map<string, string>} zones @returns {Record<string, HTMLElement | null>} */
+function parts({ pods, podsOfNodes, atRest }, zones) {
     const bad = pods.filter((/** @type {any} */ it) => it.worse);
     const good = pods.filter((/** @type {any} */ it) => !it.worse);
     const columns = [{ name: "Pod" }, { name: "Before" }, { name: "After" }];
-    return [
-        bad.length > 0 ? section("Worse off", table(`${count(bad.length, "pod")} without a good place`, [...columns, { name: "Why", wide: true }], bad.map((/** @type {any} */ it) => [...row(it), it.reason]))) : null,
-        flows(good, zones),
-        good.length > 0 ? section("Moves", table(`${count(good.length, "pod")} with another node`, columns, good.map(row))) : null,
-        podsOfNodes > 0 ? el("p", { class: "quiet" }, `${count(podsOfNodes, "pod")} of DaemonSets or of the kubelet stay on drained nodes, or fail with their node.`) : null,
-        atRest ? null : el("p", { class: "quiet" }, "The simulation ended after ten simulated minutes with pods still pending."),
-    ].filter((part) => part !== null);
+    return {
+        worse: bad.length > 0 ? section("Worse off", table(`${count(bad.length, "pod")} left unscheduled`, [...columns, { name: "Why", wide: true }], bad, (/** @type {any} */ it) => [...row(it), it.reason])) : null,
+        flows: flows(good, zones),
+        moves: good.length > 0 ? section("Moves", table(`${count(good.length, "pod")} with another node`, columns, good, row)) : null,
+        ofNodes: podsOfNodes > 0 ? el("p", { class: "quiet" }, `${count(podsOfNodes, "pod")} of DaemonSets or of the kubelet stay on drained nodes, or fail with their node.`) : null,
+        end: atRest ? null : el("p", { class: "quiet" }, "The simulation ended after ten simulated minutes with pods still pending."),
+    };
 }
 
 /** @param {any} outcome */
@@ -126,6 +125,6 @@ function flows(pods, zones) {
         flows.set(key, flow);
     }
     if (flows.size === 0) return null;
-    const rows = [...flows.values()].sort((one, other) => other.pods - one.pods).map(({ from, to, pods }) => [name(from), name(to), pods]);
-    return section("Between zones", table("Pods by zone, before and after", [{ name: "From zone" }, { name: "To zone" }, { name: "Pods", number: true }], rows));
+    const rows = [...flows.values()].sort((one, other) => other.pods - one.pods);
+    return section("Between zones", table("Pods by zone, before and after", [{ name: "From zone" }, { name: "To zone" }, { name: "Pods", number: true }], rows, ({ from, to, pods }) => [name(from), name(to), pods]));
 }
