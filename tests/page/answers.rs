@@ -14,7 +14,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::browser::Browser;
 use super::hostile::{files, page};
+use crate::support::eventually;
 
+const PATIENCE: Duration = Duration::from_secs(20);
 /// The most blocks that the page draws, and a cluster with more.
 const MOST_BLOCKS: usize = 200;
 const POOLS: usize = 250;
@@ -156,6 +158,15 @@ fn answers_follow_the_state_and_leave_what_is_in_use() {
     browser.wait_for(".map", "50 more pools in the table only");
     browser.run("document.querySelector('canvas').focus()");
     browser.wait_for(".readout", "CPU > 127 %");
+
+    // Numbers change, and the element with the focus stays.
+    browser.open(&format!("{page}#/health"));
+    browser.wait_for(".answer", "15 Jun 2026");
+    browser.run("window.kept = [...document.querySelectorAll('.scroll')].at(-1); kept.focus()");
+    let time = || browser.run("return kept.textContent");
+    let before = time();
+    eventually("a newer time", PATIENCE, || (time() != before).then_some(()), || time().to_string());
+    assert_eq!(browser.run("return document.activeElement === kept && kept.isConnected"), true);
 
     // The overview stays the same, and the node does not.
     browser.open(&format!("{page}#/node/n"));

@@ -32,7 +32,7 @@ fn a_lost_scheduler_is_shown_with_the_age_and_found_again() {
     let create =
         |path: &str, object: &Value| drop(runtime.block_on(ask(&server, Method::POST, path, object)));
     create("/api/v1/nodes", &node("node-a", &[], &[("cpu", "1")]));
-    let pods = pods("p", 12);
+    let (pods, more) = (pods("p", 12), pods("q", 1));
     let create_pod = |pod: &Value| create("/api/v1/namespaces/default/pods", pod);
 
     let port = free_port();
@@ -47,6 +47,11 @@ fn a_lost_scheduler_is_shown_with_the_age_and_found_again() {
     pods[4..].iter().for_each(create_pod);
     browser.wait_for("h1", "1 node holds 10 pods; 2 pods wait");
     browser.wait_for(".reasons", "too little is free");
+    // A link with the focus stays when its number changes.
+    browser.run("window.kept = document.querySelector('.reasons a'); kept.focus()");
+    create_pod(&more[0]);
+    browser.wait_for(".reasons a .amount", "3");
+    assert_eq!(browser.run("return document.activeElement === window.kept"), true);
     assert_eq!(browser.run("return document.getElementById('banner').hidden"), true);
     assert_eq!(browser.console(), [] as [String; 0]);
 
@@ -67,18 +72,18 @@ fn a_lost_scheduler_is_shown_with_the_age_and_found_again() {
     );
     assert_eq!(changes, json!([false, 0, null]));
     // The last picture stays.
-    assert_eq!(browser.text("h1"), "1 node holds 10 pods; 2 pods wait");
+    assert_eq!(browser.text("h1"), "1 node holds 10 pods; 3 pods wait");
     let _supercargo = start(&kubeconfig, port);
     browser.wait_for("#state", "live");
     assert_eq!(browser.run("return document.getElementById('banner').hidden"), true);
     create("/api/v1/nodes", &node("node-b", &[], &[("cpu", "1")]));
-    browser.wait_for("h1", "2 nodes hold 12 pods; no pod waits");
+    browser.wait_for("h1", "2 nodes hold 13 pods; no pod waits");
 
     // The chosen tile is the same node when others come before it, and keeps the focus.
     browser.run("window.kept = document.querySelector('canvas'); kept.focus()");
     browser.wait_for(".readout", "node-a");
     create("/api/v1/nodes", &node("node-0", &[], &[("cpu", "1")]));
-    browser.wait_for("h1", "3 nodes hold 12 pods");
+    browser.wait_for("h1", "3 nodes hold 13 pods");
     browser.wait_for(".block", "3");
     assert!(browser.text(".readout").starts_with("node-a:"), "{}", browser.text(".readout"));
     assert_eq!(browser.run("return document.activeElement === window.kept"), true);

@@ -92,8 +92,24 @@ fn large_clusters_are_drawn() {
             (is_opened, !is_opened),
             "{label}"
         );
-        if !is_opened {
-            browser.run(&format!("{canvas}.focus()"));
+        browser.run(&format!("{canvas}.focus()"));
+        if is_opened {
+            // The second tile stays as it is, and is not read again while others change.
+            browser.keys("\u{e014}");
+            browser.wait_for(".readout", "node-000009");
+            let said = browser.run(
+                "return new Promise((resolve) => {
+                    const map = document.querySelector('.map');
+                    const [changes, said] = [[], []];
+                    new MutationObserver((some) => said.push(...some)).observe(map.querySelector('.readout'), { childList: true, characterData: true, subtree: true });
+                    new MutationObserver((some) => {
+                        changes.push(...some);
+                        if (changes.length >= 5) resolve(said.length);
+                    }).observe(map, { attributes: true });
+                })",
+            );
+            assert_eq!(said, 0);
+        } else {
             browser.keys("\u{e007}");
             assert_eq!(browser.run("return location.hash"), "");
         }
