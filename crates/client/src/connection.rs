@@ -23,6 +23,7 @@ use tokio_rustls::rustls;
 use crate::exec_plugin::ExecPlugin;
 pub use crate::exec_plugin::PluginError;
 use crate::kubeconfig;
+pub use crate::kubeconfig::Choice;
 
 /// How often files are read again, and credentials that expire soon are renewed.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -79,8 +80,17 @@ impl Connection {
     /// Connects by a kubeconfig, or else by the pod's service account. `server` takes precedence
     /// over the server in the kubeconfig.
     pub async fn open(server: Option<&Uri>, kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
+        Self::open_chosen(server, kubeconfig, Choice::default()).await
+    }
+
+    /// Like [`open`](Self::open), with these parts of the kubeconfig.
+    pub async fn open_chosen(
+        server: Option<&Uri>,
+        kubeconfig: Option<&Path>,
+        choice: Choice,
+    ) -> Result<Self, ConnectError> {
         let (server, kubeconfig) = (server.cloned(), kubeconfig.map(Path::to_owned));
-        let mut source = Source { server, kubeconfig, plugin: ExecPlugin::default() };
+        let mut source = Source { server, kubeconfig, choice, plugin: ExecPlugin::default() };
         let access = source.load().await?;
         access.check()?;
         let (current, connection) = watch::channel(Arc::new(access));
@@ -132,12 +142,13 @@ impl From<&Connection> for Connection {
 struct Source {
     server: Option<Uri>,
     kubeconfig: Option<PathBuf>,
+    choice: Choice,
     plugin: ExecPlugin,
 }
 
 impl Source {
     async fn load(&mut self) -> Result<Access, ConnectError> {
-        let mut config = connect_to(self.server.as_ref(), self.kubeconfig.as_deref()).await?;
+        let mut config = connect_to(self.server.as_ref(), self.kubeconfig.as_deref(), &self.choice).await?;
         if checks_certificate(&config) && config.root_cert.as_ref().is_some_and(Vec::is_empty) {
             return Err(ConnectError::NoAuthority);
         }
@@ -234,18 +245,22 @@ impl Access {
 /// Reads the connection to the API server from a kubeconfig, or else from the pod's service
 /// account.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
-    connect_to(None, kubeconfig).await
+    connect_to(None, kubeconfig, &Choice::default()).await
 }
 
 /// Like [`connect`], with this server. Without a kubeconfig, requests carry no credentials.
-async fn connect_to(server: Option<&Uri>, kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+async fn connect_to(
+    server: Option<&Uri>,
+    kubeconfig: Option<&Path>,
+    choice: &Choice,
+) -> Result<Config, ConnectError> {
     let mut config = match (kubeconfig, server) {
         (Some(path), _) => {
             let named = |problem| ConnectError::Kubeconfig {
                 path: path.display().to_string(),
                 problem: Box::new(problem),
             };
-            kubeconfig::read(path).await.map_err(named)?
+            kubeconfig::read(path, choice).await.map_err(named)?
         }
         (None, Some(server)) => Config::new(server.clone()),
         (None, None) => Config::incluster().map_err(|error| ConnectError::NotInCluster(Box::new(error)))?,

@@ -25,9 +25,19 @@ pub enum KubeconfigProblem {
     /// No context is selected. Holds the contexts.
     #[error("no current-context is set; {0}")]
     NoContext(Contexts),
-    /// The selected context does not exist.
+    /// The context that the file selects does not exist.
     #[error("current-context {0:?} does not exist; {1}")]
     UnknownContext(String, Contexts),
+    /// What a [`Choice`] names does not exist.
+    #[error("{kind} {name:?} does not exist; {}", names(.kind, .existing))]
+    UnknownChoice {
+        /// `context`, `cluster` or `user`.
+        kind: &'static str,
+        /// The name.
+        name: String,
+        /// The names that exist.
+        existing: Vec<String>,
+    },
     /// A file that the kubeconfig names cannot be read.
     #[error("{field} {path}: {error}")]
     File {
@@ -55,16 +65,72 @@ pub struct Contexts(Vec<String>);
 
 impl std::fmt::Display for Contexts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &*self.0 {
-            [] => f.write_str("it has no contexts"),
-            names => write!(f, "its contexts are {}", names.join(", ")),
-        }
+        f.write_str(&names("context", &self.0))
     }
 }
 
+/// The names of a kind that a kubeconfig has.
+fn names(kind: &str, names: &[String]) -> String {
+    if names.is_empty() {
+        format!("it has no {kind}s")
+    } else {
+        format!("its {kind}s are {}", names.join(", "))
+    }
+}
+
+/// The parts of a kubeconfig to use instead of those that it selects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// The context.
+    pub context: Option<String>,
+    /// The cluster, instead of the context's.
+    pub cluster: Option<String>,
+    /// The user, instead of the context's.
+    pub user: Option<String>,
+}
+
+impl Choice {
+    /// Makes the file select these parts.
+    fn apply(&self, file: &mut Kubeconfig) -> Result<(), KubeconfigProblem> {
+        let Kubeconfig { current_context, contexts, clusters, auth_infos, .. } = file;
+        if let Some(name) = &self.context {
+            check("context", name, contexts.iter().map(|it| &it.name))?;
+            *current_context = Some(name.clone());
+        }
+        if let Some(name) = &self.cluster {
+            check("cluster", name, clusters.iter().map(|it| &it.name))?;
+        }
+        if let Some(name) = &self.user {
+            check("user", name, auth_infos.iter().map(|it| &it.name))?;
+        }
+        let context = contexts.iter_mut().find(|it| Some(&it.name) == current_context.as_ref());
+        if let Some(context) = context.and_then(|it| it.context.as_mut()) {
+            if let Some(name) = &self.cluster {
+                context.cluster.clone_from(name);
+            }
+            context.user = self.user.clone().or_else(|| context.user.take());
+        }
+        Ok(())
+    }
+}
+
+fn check<'a>(
+    kind: &'static str,
+    name: &str,
+    mut all: impl Iterator<Item = &'a String> + Clone,
+) -> Result<(), KubeconfigProblem> {
+    let existing = all.clone();
+    if all.any(|it| it == name) {
+        return Ok(());
+    }
+    let (name, existing) = (name.to_owned(), existing.cloned().collect());
+    Err(KubeconfigProblem::UnknownChoice { kind, name, existing })
+}
+
 /// Reads the connection to the API server from a kubeconfig and the files that it names.
-pub(crate) async fn read(path: &Path) -> Result<Config, KubeconfigProblem> {
+pub(crate) async fn read(path: &Path, choice: &Choice) -> Result<Config, KubeconfigProblem> {
     let mut file = Kubeconfig::read_from(path).map_err(problem)?;
+    choice.apply(&mut file)?;
     include_files(&mut file)?;
     let contexts = Contexts(file.contexts.iter().map(|context| context.name.clone()).collect());
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
@@ -147,6 +213,10 @@ mod tests {
 
     /// The error of a kubeconfig with these fields, in a folder with a certificate and two keys.
     async fn error_of(change: impl FnOnce(&mut Value, &str)) -> String {
+        error_with(change, Choice::default()).await
+    }
+
+    async fn error_with(change: impl FnOnce(&mut Value, &str), choice: Choice) -> String {
         let folder = tempfile::tempdir().unwrap();
         let name = |file: &str| folder.path().join(file).display().to_string();
         let key = GeneratedKey::generate().unwrap();
@@ -170,7 +240,7 @@ mod tests {
         change(&mut kubeconfig, &folder_name);
         let path = folder.path().join("kubeconfig");
         fs::write(&path, kubeconfig.to_string()).unwrap();
-        let error = read(&path).await.map_or_else(|error| error.to_string(), |_| String::new());
+        let error = read(&path, &choice).await.map_or_else(|error| error.to_string(), |_| String::new());
         error.replace(&format!("{folder_name}/"), "")
     }
 
@@ -201,13 +271,41 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_choice_takes_precedence_over_the_file() {
+        let some = |name: &str| Some(name.to_owned());
+        let broken = |file: &mut Value, _: &str| file["current-context"] = json!("y");
+        let two = Choice { context: some("two"), cluster: some("c"), user: some("u") };
+        assert_eq!(error_with(broken, two).await, "");
+        for (choice, expected) in [
+            (
+                Choice { context: some("three"), ..Choice::default() },
+                r#"context "three" does not exist; its contexts are one, two"#,
+            ),
+            (
+                Choice { cluster: some("d"), ..Choice::default() },
+                r#"cluster "d" does not exist; its clusters are c"#,
+            ),
+            (Choice { user: some("v"), ..Choice::default() }, r#"user "v" does not exist; its users are u"#),
+        ] {
+            assert_eq!(error_with(|_, _| {}, choice).await, expected);
+        }
+        // The files of the chosen user count, not those of the context's.
+        let other = |file: &mut Value, _: &str| {
+            let users = file["users"].as_array_mut().unwrap();
+            users.push(json!({ "name": "v", "user": { "client-key": "/nowhere" } }));
+        };
+        let choice = Choice { user: some("v"), ..Choice::default() };
+        assert!(error_with(other, choice).await.starts_with("client-key /nowhere: "));
+    }
+
+    #[tokio::test]
     async fn unreadable_and_malformed_files_are_named_once() {
-        let missing = read(Path::new("/nowhere")).await.unwrap_err().to_string();
+        let missing = read(Path::new("/nowhere"), &Choice::default()).await.unwrap_err().to_string();
         assert_eq!(missing, "No such file or directory (os error 2)");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kubeconfig");
         fs::write(&path, "users: 7\n").unwrap();
-        let malformed = read(&path).await.unwrap_err().to_string();
+        let malformed = read(&path, &Choice::default()).await.unwrap_err().to_string();
         assert!(malformed.starts_with("not a kubeconfig (line 1:"), "{malformed}");
     }
 }

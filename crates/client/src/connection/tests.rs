@@ -230,9 +230,9 @@ async fn system_cas_are_loaded_only_if_needed() {
     let asked = |config: Config| config.root_cert.is_none();
     let server = |url: &str| Config::new(url.parse().unwrap());
     let plain: Uri = "http://127.0.0.1:1".parse().unwrap();
-    assert!(!asked(connect_to(Some(&plain), None).await.unwrap()));
+    assert!(!asked(connect_to(Some(&plain), None, &Choice::default()).await.unwrap()));
     let secure: Uri = "https://127.0.0.1:1".parse().unwrap();
-    assert!(asked(connect_to(Some(&secure), None).await.unwrap()));
+    assert!(asked(connect_to(Some(&secure), None, &Choice::default()).await.unwrap()));
     let mut unchecked = server("https://127.0.0.1:1");
     unchecked.accept_invalid_certs = true;
     assert!(!asked(without_needless_trust(unchecked)));
