@@ -1,5 +1,6 @@
 //! The command line.
 
+mod complete;
 mod config;
 pub(crate) mod output;
 #[cfg(test)]
@@ -23,7 +24,8 @@ use crate::check::check;
 #[cfg(feature = "demo")]
 use crate::demo::{DemoOptions, demo};
 use crate::insight::{
-    Ask, Empty, FitsQuestion, Pending, Resilience, WhatIfQuestion, WhyQuestion, is_plugin_of_kubectl,
+    Ask, Empty, FitsQuestion, Pending, Resilience, Watched, WhatIfQuestion, WhyQuestion,
+    is_completion_for_kubectl, is_plugin_of_kubectl,
 };
 use crate::options::scheduler_options;
 use crate::page::ui::Ui;
@@ -51,6 +53,10 @@ impl Cli {
     /// is printed. Exits with an error if it is invalid.
     pub(crate) fn of_command_line() -> Result<Option<Self>> {
         let args: Vec<OsString> = std::env::args_os().collect();
+        if is_completion_for_kubectl() {
+            print(&complete::answer(Self::command(), args.get(1..).unwrap_or_default()))?;
+            return Ok(None);
+        }
         let name = if is_plugin_of_kubectl() { "kubectl supercargo" } else { "supercargo" };
         let matches = Self::command().bin_name(name).try_get_matches_from(&args);
         let error = match matches.and_then(|mut matches| Self::from_arg_matches_mut(&mut matches)) {
@@ -89,9 +95,9 @@ enum Command {
     #[command(after_help = feature_gates::help(), args_override_self = true)]
     Check(Box<Flags>),
     /// Explain why a pod is pending, or why it is on its node
-    Why(Ask<WhyQuestion>),
+    Why(Watched<WhyQuestion>),
     /// List what is pending in the cluster, by reason
-    Pending(Ask<Pending>),
+    Pending(Watched<Pending>),
     /// Count how many more pods like one fit
     Fits(Ask<FitsQuestion>),
     /// Show where pods go if nodes are drained, fail or are added

@@ -6,24 +6,27 @@
 //! from a fork of its scheduler.
 
 mod ask;
+mod cluster;
 mod empty;
 pub(crate) mod endpoint;
 mod fits;
 mod leader;
+mod manifest;
 mod pending;
 mod progress;
 mod question;
 mod remote;
 mod report;
 mod resilience;
+mod watch;
 mod what_if;
 mod why;
 
-pub(crate) use self::ask::Ask;
+pub(crate) use self::ask::{Ask, Watched};
 pub(crate) use self::empty::Empty;
 pub(crate) use self::endpoint::GOOD;
 pub(crate) use self::fits::FitsQuestion;
-pub(crate) use self::leader::is_plugin_of_kubectl;
+pub(crate) use self::leader::{is_completion_for_kubectl, is_plugin_of_kubectl};
 pub(crate) use self::pending::Pending;
 pub(crate) use self::remote::{Target, Way, refusal};
 pub(crate) use self::resilience::Resilience;

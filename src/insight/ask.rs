@@ -6,32 +6,30 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
+use futures::FutureExt as _;
 use supercargo_client::api::full_text;
-use supercargo_client::connection::Connection;
+use supercargo_client::connection::{Choice, Connection};
 use supercargo_client::host::Host;
 use supercargo_codec::{NodeKind, PodKind};
 use supercargo_config::flags::FeatureOptions;
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::Text;
 use supercargo_framework::objects::resources;
-use supercargo_scheduler::{Fork, Options, Scheduler};
-use tokio::time::error::Elapsed;
-use tokio::time::timeout;
+use supercargo_scheduler::{Options, Scheduler};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::progress::Deadline;
-use super::question::{Question, SHORT, State, View};
-use super::remote::Remote;
+use super::question::{Answer, Format, NO_ANSWER, Question, SHORT, State, View};
+use super::remote::{Remote, Way};
+use super::watch::{PERIOD, Screen};
 use crate::cli::output;
 use crate::informers::{Informers, kinds};
 use crate::options::scheduler_options;
 use crate::owner::{Mailbox, Message};
-use crate::run::reading_client;
-
-/// The exit code if no answer is possible.
-const NO_ANSWER: u8 = 3;
+use crate::run::{reading_client, stop_signal};
 
 /// A command that asks a question.
 #[derive(Debug, Args)]
@@ -44,16 +42,30 @@ pub(crate) struct Ask<Q: Args> {
     source: Source,
 }
 
+/// A question that can be asked again and again.
+#[derive(Args, Debug)]
+pub(crate) struct Watched<Q: Args> {
+    /// Ask every two seconds until Ctrl-C, and print answers that differ from the last. `why` ends
+    /// once the pod is on a node
+    #[arg(long, short)]
+    watch: bool,
+    #[command(flatten)]
+    ask: Ask<Q>,
+}
+
+impl<Q: Question> Watched<Q> {
+    /// Prints the answer, or each new one.
+    pub(crate) async fn print(self, catalog: &Catalog) -> Result<ExitCode> {
+        if self.watch { self.ask.watch(catalog).await } else { self.ask.print(catalog).await }
+    }
+}
+
 /// Where the cluster's state comes from.
 #[derive(Debug, Args)]
 struct Source {
     /// Configuration of the scheduler, as for `run`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Kubeconfig. Defaults, in order: the configuration's, the first file of $KUBECONFIG,
-    /// ~/.kube/config, the service account
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
     /// How long the answer may take; by default 30s, or 1h for `pending`, `resilience` and `empty`.
     /// A running supercargo answers within 30s or not at all
     #[arg(long, value_name = "DURATION", value_parser = supercargo_config::flags::length)]
@@ -67,40 +79,143 @@ struct Source {
 impl<Q: Question> Ask<Q> {
     /// Prints the answer.
     pub(crate) async fn print(self, catalog: &Catalog) -> Result<ExitCode> {
-        let Self { question, view, source } = self;
-        let limit = source.timeout.unwrap_or(Q::TIMEOUT);
-        if source.remote.is_asked() {
-            let ask = source.remote.ask(&question, &view, source.kubeconfig);
-            let late = format!(
-                "no answer within {} s; with --standalone, --timeout allows more",
-                limit.min(SHORT).as_secs()
-            );
-            return print(timeout(limit.min(SHORT), ask).await, &late);
+        let answer = async { self.begin(catalog)?.answer(false).await };
+        match answer.await {
+            Ok(Answer { text, is_good, .. }) => {
+                output::print(text.as_bytes())?;
+                Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            }
+            Err(error) => {
+                output::print_error(&output::error_line(&full_text(&*error)));
+                Ok(ExitCode::from(NO_ANSWER))
+            }
         }
-        let catalog = source.features.applied_to(catalog)?;
-        // A task of its own: plugins may compute for long.
-        let answer = tokio::spawn(async move {
-            let state = source.read(&catalog, limit).await?;
-            question.answer(state, &view)
-        });
-        let answer = async { answer.await.context("a plugin panicked").flatten() };
-        let late = format!("no answer within {} s; --timeout allows more", limit.as_secs());
-        print(timeout(limit, answer).await, &late)
     }
+
+    /// Prints each new answer, until a signal or the last one.
+    async fn watch(self, catalog: &Catalog) -> Result<ExitCode> {
+        let stop = stop_signal(|| {})?;
+        let mut screen = Screen::new(self.view.output == Format::Json);
+        let answers = async {
+            let mut asking = match self.begin(catalog) {
+                Ok(asking) => asking,
+                Err(error) => return screen.show(Err(error)).map(drop),
+            };
+            while !screen.show(asking.answer(true).await)? {
+                sleep(PERIOD).await;
+            }
+            Ok(())
+        };
+        match stop.run_until_cancelled(answers).await {
+            Some(shown) => output::tolerate_closed_pipe(shown)?,
+            None => screen.end()?,
+        }
+        Ok(screen.code())
+    }
+
+    fn begin(self, catalog: &Catalog) -> Result<Asking<Q>> {
+        let Self { mut question, view, source } = self;
+        question.read_files()?;
+        let limit = source.timeout.unwrap_or(Q::TIMEOUT);
+        let from = if source.remote.is_asked() {
+            From::Running { remote: Box::new(source.remote), way: None }
+        } else {
+            let catalog = source.features.applied_to(catalog)?;
+            From::Cluster { catalog, source: Box::new(source), reader: None }
+        };
+        Ok(Asking { question: Arc::new(question), view, limit, from })
+    }
+}
+
+/// A question, and where its answers come from.
+struct Asking<Q> {
+    question: Arc<Q>,
+    view: View,
+    limit: Duration,
+    from: From,
+}
+
+enum From {
+    /// A running supercargo, and the way to it if it is open.
+    Running { remote: Box<Remote>, way: Option<Box<Way>> },
+    /// The cluster, and what has been read of it.
+    Cluster { catalog: Catalog, source: Box<Source>, reader: Option<Box<Reader>> },
+}
+
+impl<Q: Question> Asking<Q> {
+    /// The answer to the question now. What is open stays open for the next one, if one follows.
+    async fn answer(&mut self, is_watched: bool) -> Result<Answer> {
+        let Self { question, view, limit, from } = self;
+        match from {
+            From::Running { remote, way: kept } => {
+                let limit = (*limit).min(SHORT);
+                let ask = async {
+                    let way = match kept.take() {
+                        Some(way) => way,
+                        None => Box::new(remote.target.open().await?),
+                    };
+                    // A way that has failed is not kept.
+                    let answer = way.ask(&**question, view).await?;
+                    *kept = Some(way);
+                    answer
+                };
+                let late = || {
+                    format!(
+                        "no answer within {} s; with --standalone, --timeout allows more",
+                        limit.as_secs()
+                    )
+                };
+                timeout(limit, ask).await.with_context(late)?
+            }
+            From::Cluster { catalog, source, reader: kept } => {
+                let deadline = Deadline::after(*limit);
+                let mut reader = match kept.take() {
+                    Some(reader) => reader,
+                    None => Box::new(source.read(catalog, *limit).await?),
+                };
+                if !is_watched {
+                    reader.informers.shut_down().await;
+                }
+                let state = reader.state(deadline)?;
+                let (question, view) = (Arc::clone(question), view.clone());
+                // A task of its own: plugins may compute for long.
+                let answer = tokio::spawn(async move { question.answer(state, &view) });
+                let late = || format!("no answer within {} s; --timeout allows more", limit.as_secs());
+                // What is late is still using the plugins of this reader.
+                let answer = deadline.bound(answer).await.with_context(late)?;
+                *kept = Some(reader);
+                answer.context("a plugin panicked")?
+            }
+        }
+    }
+}
+
+/// A scheduler that follows the cluster, and never schedules.
+struct Reader {
+    informers: Informers,
+    inputs: Receiver<Message>,
+    scheduler: Scheduler,
+    host: Host,
+    config: Arc<Config>,
+    namespace: String,
 }
 
 impl Source {
     /// Reads the cluster.
-    async fn read(&self, catalog: &Catalog, limit: Duration) -> Result<State> {
-        let deadline = Deadline::after(limit);
+    async fn read(&self, catalog: &Catalog, limit: Duration) -> Result<Reader> {
         let config = Config::load_or_default(self.config.as_deref(), catalog)?;
         let configured = &config.client_connection.kubeconfig;
-        let kubeconfig = self.kubeconfig.clone().or_else(|| configured.clone()).or_else(usual_kubeconfig);
-        let connection = Connection::open(None, kubeconfig.as_deref()).await?;
+        let cluster = &self.remote.target.cluster;
+        let kubeconfig = cluster.kubeconfig.clone().or_else(|| configured.clone()).or_else(usual_kubeconfig);
+        let choice = cluster.choice();
+        ensure!(
+            kubeconfig.is_some() || choice == Choice::default(),
+            "--context, --cluster and --user need a kubeconfig; see --kubeconfig"
+        );
+        let connection = Connection::open_chosen(None, kubeconfig.as_deref(), choice).await?;
         let host = Host::local();
-        let now = host.clock.now();
         let options = Options { hash_seed: host.hash_seed.number("hash"), ..scheduler_options(&config) };
-        let mut scheduler = Scheduler::new(options)?;
+        let scheduler = Scheduler::new(options)?;
         let mut kinds_to_read = scheduler.resources();
         // A drain respects them even if no plugin reads them.
         if !kinds_to_read.contains(&resources::POD_DISRUPTION_BUDGET) {
@@ -108,44 +223,42 @@ impl Source {
         }
         let (pods, nodes) = kinds(config.client_connection.reads_protobuf());
         let kinds = (pods.features(config.features.clone()), nodes);
-        let inputs = timeout(limit, read(&connection, kinds, &kinds_to_read)).await;
         let late = || {
             let seconds = limit.as_secs();
             format!("cannot read the cluster within {seconds} s; run `supercargo check` to find the cause")
         };
-        let inputs = inputs.with_context(late)??;
-        for message in inputs.try_iter() {
+        let read = timeout(limit, follow(&connection, kinds, &kinds_to_read)).await;
+        let (informers, inputs) = read.with_context(late)??;
+        let namespace = connection.namespace();
+        Ok(Reader { informers, inputs, scheduler, host, config: Arc::new(config), namespace })
+    }
+}
+
+impl Reader {
+    /// The state of the cluster now.
+    fn state(&mut self, deadline: Deadline) -> Result<State> {
+        if let Some(failure) = self.informers.failed().now_or_never() {
+            bail!("{failure}");
+        }
+        let now = self.host.clock.now();
+        for message in self.inputs.try_iter() {
             if let Message::Input(input) = message {
-                scheduler.handle(now, *input);
-                scheduler.take_effects();
+                self.scheduler.handle(now, *input);
+                self.scheduler.take_effects();
             }
         }
-        let fork = Fork::new(scheduler, now).stop_when(move || deadline.is_over());
-        let namespace = connection.namespace();
-        Ok(State { fork, config: Arc::new(config), namespace, deadline })
+        let fork = self.scheduler.fork(now, scheduler_options(&self.config))?;
+        let fork = fork.stop_when(move || deadline.is_over());
+        Ok(State { fork, config: Arc::clone(&self.config), namespace: self.namespace.clone(), deadline })
     }
 }
 
-/// Prints an answer. The exit code is 1 if it is a bad one, and 3 if there is none in time.
-fn print(answer: Result<Result<(String, bool)>, Elapsed>, late: &str) -> Result<ExitCode> {
-    match answer.unwrap_or_else(|_| bail!("{late}")) {
-        Ok((text, is_good)) => {
-            output::print(text.as_bytes())?;
-            Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-        }
-        Err(error) => {
-            output::print_error(&output::error_line(&full_text(&*error)));
-            Ok(ExitCode::from(NO_ANSWER))
-        }
-    }
-}
-
-/// The inputs that bring a scheduler to the cluster's state.
-async fn read(
+/// The inputs that bring a scheduler to the cluster's state, and those of later changes.
+async fn follow(
     connection: &Connection,
     kinds: (PodKind, NodeKind),
     resources: &[Text],
-) -> Result<Receiver<Message>> {
+) -> Result<(Informers, Receiver<Message>)> {
     let (server, client) = reading_client(connection)?;
     let (mailbox, messages) = Mailbox::new();
     let informers = Informers::new(&server, client, &mailbox, kinds)?;
@@ -156,8 +269,7 @@ async fn read(
         _ = informers.synced(&never) => {}
         failure = informers.failed() => bail!("{failure}"),
     }
-    informers.shut_down().await;
-    Ok(messages)
+    Ok((informers, messages))
 }
 
 /// The kubeconfig that kubectl uses, if it exists.

@@ -12,7 +12,7 @@ use supercargo_framework::NodeInfo;
 use supercargo_scheduler::{Fork, Verb};
 
 use super::progress::Progress;
-use super::question::{Format, LONG, Question, State, View};
+use super::question::{Answer, Format, LONG, Question, State, View};
 use super::report::{MOST_LINES, clip, document, first_obstacle, obstacle_json, text, write_wrapped};
 use super::what_if::{Nodes, named};
 use crate::text::count;
@@ -43,7 +43,7 @@ impl Question for Empty {
     const TIMEOUT: Duration = LONG;
 
     /// The answer is good if a node can be removed.
-    fn answer(&self, mut state: State, view: &View) -> Result<(String, bool)> {
+    fn answer(&self, mut state: State, view: &View) -> Result<Answer> {
         state.fork.what_if(&[], 0)?;
         let only = named(&state.fork, &self.nodes)?;
         for name in &only {
@@ -71,7 +71,7 @@ impl Question for Empty {
             Format::Table => table(&tried),
             Format::Json => json(&tried),
         };
-        Ok((text, is_good))
+        Ok((text, is_good).into())
     }
 }
 

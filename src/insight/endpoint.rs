@@ -5,6 +5,7 @@
 //! owner's time.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use super::empty::Empty;
 use super::fits::FitsQuestion;
 use super::pending::Pending;
 use super::progress::Deadline;
-use super::question::{Format, Question, State, View};
+use super::question::{Answer, Format, Question, State, View};
 use super::resilience::Resilience;
 use super::what_if::WhatIfQuestion;
 use super::why::WhyQuestion;
@@ -38,6 +39,8 @@ use supercargo_config::{Catalog, Config};
 pub(crate) const PATH: &str = "/insight/";
 /// The header that says whether an answer is a good one: `true` or `false`.
 pub(crate) const GOOD: &str = "supercargo-good";
+/// The header that says whether there is nothing more to wait for: `true` or `false`.
+pub(crate) const SETTLED: &str = "supercargo-settled";
 /// The header with the time of the state.
 pub(crate) const AS_OF: &str = "supercargo-as-of";
 
@@ -57,7 +60,7 @@ type Parse = fn(&[(String, String)]) -> Result<ParsedQuestion, clap::Error>;
 /// A question with its arguments.
 struct ParsedQuestion {
     is_json: bool,
-    answer: Box<dyn FnOnce(State) -> Result<(String, bool)> + Send>,
+    answer: Box<dyn FnOnce(State) -> Result<Answer> + Send>,
 }
 
 const QUESTIONS: [(&str, Parse); 6] = [
@@ -90,6 +93,9 @@ struct Arguments<Q: Args> {
 fn parse<Q: Question>(query: &[(String, String)]) -> Result<ParsedQuestion, clap::Error> {
     let command = Arguments::<Q>::augment_args(Command::new(Q::NAME)).no_binary_name(true);
     let mut command = command.disable_help_flag(true).override_usage("").after_help("");
+    // The files of this machine are not the client's.
+    let no_file = |_: &str| Err::<PathBuf, _>("a command reads the file, and sends its content as manifest");
+    command = command.mut_args(|it| if it.get_id() == "filename" { it.value_parser(no_file) } else { it });
     command.build();
     let is_positional = |name: &str| command.get_positionals().any(|argument| argument.get_id() == name);
     let (plain, flags): (Vec<_>, Vec<_>) = query.iter().partition(|(name, _)| is_positional(name));
@@ -198,8 +204,9 @@ impl Insight {
         let turn = timeout_at(until, Arc::clone(&self.running).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return QueryResponse::Busy };
         match self.answer_by(until, answer, (place, turn)).await {
-            Ok((as_of, text, is_good)) => QueryResponse::answer(text, is_json)
+            Ok((as_of, Answer { text, is_good, is_settled })) => QueryResponse::answer(text, is_json)
                 .with(GOOD, is_good.to_string())
+                .with(SETTLED, is_settled.to_string())
                 .with(AS_OF, as_of.to_rfc3339()),
             Err(error) => QueryResponse::unprocessable(full_text(&*error)),
         }
@@ -210,9 +217,9 @@ impl Insight {
     async fn answer_by(
         self: &Arc<Self>,
         until: Instant,
-        answer: impl FnOnce(State) -> Result<(String, bool)> + Send + 'static,
+        answer: impl FnOnce(State) -> Result<Answer> + Send + 'static,
         permits: (OwnedSemaphorePermit, OwnedSemaphorePermit),
-    ) -> Result<(Timestamp, String, bool)> {
+    ) -> Result<(Timestamp, Answer)> {
         // The task continues if nobody waits: others will use the copy.
         let copy = tokio::spawn(Arc::clone(self).copy());
         let kept = timeout_at(until, copy).await.context("the scheduler is busy")???;
@@ -224,8 +231,7 @@ impl Insight {
             let (deadline, options) = (Deadline::at(until, LIMIT), scheduler_options(&config));
             let fork = fork.lock().fork(options)?.stop_when(move || deadline.is_over());
             let (config, namespace) = (Arc::new(config), "default".to_owned());
-            let (text, is_good) = answer(State { fork, config, namespace, deadline })?;
-            Ok((*as_of, text, is_good))
+            Ok((*as_of, answer(State { fork, config, namespace, deadline })?))
         });
         answered.await.context("a plugin panicked")?
     }
@@ -287,8 +293,11 @@ mod tests {
         let parse = |query: &[(&str, &str)]| parse::<WhyQuestion>(&pairs(query)).map(drop);
         parse(&[("pod", "default/web"), ("node", "a"), ("output", "json")]).unwrap();
         parse(&[("output", "json"), ("pod", "--node=a")]).unwrap();
+        parse(&[("manifest", "{}")]).unwrap();
         for (query, problem) in [
             (&[][..], "<POD>"),
+            (&[("filename", "/etc/passwd")], "a command reads the file"),
+            (&[("pod", "web"), ("manifest", "{}")], "cannot be used with"),
             (&[("pod", "web"), ("node", "a"), ("node", "b")], "--node"),
             (&[("pod", "web"), ("output", "xml")], "xml"),
             (&[("pod", "web"), ("kubeconfig", "/etc/passwd")], "--kubeconfig"),
@@ -329,7 +338,7 @@ mod tests {
     async fn questions_within_a_moment_share_a_copy_that_is_dropped_then() {
         let (insight, owner) = owner();
         let (status, text, headers) = why(&insight, "p").await.unwrap();
-        assert_eq!((status, &headers[..]), (200, &[GOOD, AS_OF][..]), "{text}");
+        assert_eq!((status, &headers[..]), (200, &[GOOD, SETTLED, AS_OF][..]), "{text}");
         assert!(text.starts_with("default/p fits on 1 of 1 node;"), "{text}");
         // However quickly it was made.
         let until = Instant::now() + Duration::from_hours(1);
@@ -368,7 +377,7 @@ mod tests {
         let slow = move |_: State| {
             begin.send(()).unwrap();
             ended.recv().unwrap();
-            Ok((String::new(), true))
+            Ok((String::new(), true).into())
         };
         let permits = || {
             let place = Arc::clone(&insight.places).try_acquire_owned().unwrap();

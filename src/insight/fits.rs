@@ -7,7 +7,8 @@ use serde_json::json;
 use supercargo_framework::PodInfo;
 use supercargo_scheduler::Fits;
 
-use super::question::{Format, Question, State, View, at_most_100_000};
+use super::manifest::Subject;
+use super::question::{Answer, Format, Question, State, View, at_most_100_000};
 use super::report;
 
 #[derive(Args, Debug, Serialize)]
@@ -16,9 +17,9 @@ use super::report;
 Exit codes: 0 if at least --count pods fit, 1 if fewer do, 2 for wrong usage, 3 if no answer is possible.
 Pods are placed one after the other, as the scheduler would, without preemption. Nothing is created.")]
 pub(crate) struct FitsQuestion {
-    /// Pod: NAME, pod/NAME or NAMESPACE/NAME
-    #[arg(value_name = "POD")]
-    pod: String,
+    #[command(flatten)]
+    #[serde(flatten)]
+    subject: Subject,
     /// Number of pods that must fit; exit code 1 if fewer do
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = at_most_100_000)]
     count: usize,
@@ -30,15 +31,19 @@ pub(crate) struct FitsQuestion {
 impl Question for FitsQuestion {
     const NAME: &'static str = "fits";
 
+    fn read_files(&mut self) -> Result<()> {
+        self.subject.read()
+    }
+
     /// The answer is good if enough pods fit.
-    fn answer(&self, state: State, view: &View) -> Result<(String, bool)> {
-        let pod = state.pod(&self.pod, view)?;
+    fn answer(&self, state: State, view: &View) -> Result<Answer> {
+        let pod = state.subject(&self.subject, view)?;
         let fits = state.fork.fits(&pod, self.limit.max(self.count))?;
         let text = match view.output {
             Format::Table => report::fits(&pod, &fits),
             Format::Json => json(&pod, &fits),
         };
-        Ok((text, fits.count() >= self.count))
+        Ok((text, fits.count() >= self.count).into())
     }
 }
 

@@ -14,10 +14,21 @@ use supercargo_serving::AUDIENCE;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
+use super::cluster::ClusterOptions;
+
 /// Whether kubectl runs this program: it finds plugins by their names.
 pub(crate) fn is_plugin_of_kubectl() -> bool {
+    is_called("kubectl-supercargo")
+}
+
+/// Whether kubectl runs this program to complete what is typed.
+pub(crate) fn is_completion_for_kubectl() -> bool {
+    is_called("kubectl_complete-supercargo")
+}
+
+fn is_called(name: &str) -> bool {
     let program = std::env::args_os().next().map(PathBuf::from);
-    program.is_some_and(|program| program.file_stem().is_some_and(|name| name == "kubectl-supercargo"))
+    program.is_some_and(|program| program.file_stem().is_some_and(|stem| stem == name))
 }
 
 /// How to find and ask the leader.
@@ -60,7 +71,7 @@ struct Forward {
 
 impl LeaderOptions {
     /// Finds the leader.
-    pub(super) async fn find(&self, kubectl: &Kubectl) -> Result<Leader> {
+    pub(super) async fn find(&self, kubectl: &Kubectl<'_>) -> Result<Leader> {
         let PodKey { namespace, name } = &self.lease;
         let holder = ["get", "lease", name, "-n", namespace, "-o", "jsonpath={.spec.holderIdentity}"];
         let holder = kubectl.output(&holder).await?;
@@ -87,18 +98,29 @@ impl LeaderOptions {
 }
 
 /// The program `kubectl`.
-pub(super) struct Kubectl {
-    pub(super) kubeconfig: Option<PathBuf>,
-}
+pub(super) struct Kubectl<'a>(pub(super) &'a ClusterOptions);
 
-impl Kubectl {
+impl Kubectl<'_> {
+    /// The namespace of the context. An error if the context does not exist.
+    pub(super) async fn namespace(&self) -> Result<Option<String>> {
+        if let Some(context) = &self.0.context {
+            let contexts = self.output(&["config", "get-contexts", "-o", "name"]).await?;
+            let contexts: Vec<&str> = contexts.lines().collect();
+            ensure!(
+                contexts.contains(&&**context),
+                "context {context:?} does not exist; the contexts are {}",
+                contexts.join(", ")
+            );
+        }
+        // Fails without a kubeconfig, as in a pod.
+        let view = ["config", "view", "--minify", "-o", "jsonpath={..namespace}"];
+        Ok(self.output(&view).await.ok().filter(|namespace| !namespace.is_empty()))
+    }
+
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("kubectl");
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        if let Some(file) = &self.kubeconfig {
-            command.arg("--kubeconfig").arg(file);
-        }
-        command.kill_on_drop(true);
+        command.args(self.0.for_kubectl()).kill_on_drop(true);
         command
     }
 
@@ -106,7 +128,7 @@ impl Kubectl {
     async fn output(&self, args: &[&str]) -> Result<String> {
         let output = self.command(args).output().await.context("cannot run kubectl")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        ensure!(output.status.success(), "kubectl {} {}: {}", args[0], args[1], text(&output.stderr));
+        ensure!(output.status.success(), "kubectl {} {}: {}", args[0], args[1], complaint(&output.stderr));
         Ok(text(&output.stdout))
     }
 
@@ -123,8 +145,19 @@ impl Kubectl {
             }
         }
         let output = child.wait_with_output().await?;
-        bail!("kubectl port-forward {name}: {}", String::from_utf8_lossy(&output.stderr).trim())
+        bail!("kubectl port-forward {name}: {}", complaint(&output.stderr))
     }
+}
+
+/// What kubectl says is wrong, without the log of its attempts.
+fn complaint(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let is_log = |line: &&str| {
+        let mut letters = line.chars();
+        matches!(letters.next(), Some('E' | 'W' | 'I')) && letters.take(4).all(|it| it.is_ascii_digit())
+    };
+    let said: Vec<&str> = text.lines().filter(|line| !is_log(line)).collect();
+    if said.is_empty() { text.trim().to_owned() } else { said.join("\n").trim().to_owned() }
 }
 
 /// The port of this machine in a line such as `Forwarding from 127.0.0.1:40123 -> 10259`.
@@ -136,6 +169,14 @@ fn port_of(line: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_log_of_kubectl_is_left_out() {
+        let log = "E1128 18:19:23.288460    5675 memcache.go:381] \"Cannot get\"\n";
+        assert_eq!(complaint(format!("{log}Error: no way\n").as_bytes()), "Error: no way");
+        assert_eq!(complaint(log.as_bytes()), log.trim());
+        assert_eq!(complaint(b""), "");
+    }
 
     #[test]
     fn the_forwarded_port_is_read() {

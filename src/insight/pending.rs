@@ -15,7 +15,7 @@ use supercargo_framework::signature::Signature;
 use supercargo_scheduler::{Fork, Why};
 
 use super::progress::{Deadline, Progress};
-use super::question::{Format, LONG, Question, State, View};
+use super::question::{Answer, Format, LONG, Question, State, View};
 use super::report::{MOST_LINES, document, fix_text, hindrances, key_reason, text, write_wrapped};
 use crate::text::count;
 
@@ -52,7 +52,7 @@ impl Question for Pending {
     const TIMEOUT: Duration = LONG;
 
     /// The answer is good if no pod is pending.
-    fn answer(&self, mut state: State, view: &View) -> Result<(String, bool)> {
+    fn answer(&self, mut state: State, view: &View) -> Result<Answer> {
         let mut pods = state.fork.pending();
         if let Some(namespace) = &view.namespace {
             pods.retain(|pod| *pod.namespace == **namespace);
@@ -62,7 +62,7 @@ impl Question for Pending {
             Format::Table => table(pods.len(), &reasons),
             Format::Json => json(pods.len(), &reasons),
         };
-        Ok((text, pods.is_empty()))
+        Ok((text, pods.is_empty()).into())
     }
 }
 

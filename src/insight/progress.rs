@@ -4,7 +4,8 @@ use std::io::{IsTerminal as _, Write as _, stderr};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use tokio::time::Instant;
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout_at};
 
 /// The time between two lines.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -29,6 +30,11 @@ impl Deadline {
     /// Whether it has passed.
     pub(super) fn is_over(self) -> bool {
         Instant::now() >= self.at
+    }
+
+    /// What this resolves to, if that is in time.
+    pub(super) async fn bound<T>(self, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+        timeout_at(self.at, work).await
     }
 
     /// An error once the deadline has passed.

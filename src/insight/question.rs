@@ -6,12 +6,15 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use serde_json::Value;
 use supercargo_config::Config;
 use supercargo_framework::PodInfo;
 use supercargo_framework::pod::PodKey;
 use supercargo_scheduler::Fork;
 
+use super::manifest::Subject;
 use super::progress::Deadline;
+use crate::informers::kinds;
 use crate::options::scheduler_options;
 
 /// How long an answer may take.
@@ -26,8 +29,32 @@ pub(crate) trait Question: Args + Serialize + Send + Sync + 'static {
     /// How long an answer may take.
     const TIMEOUT: Duration = SHORT;
 
-    /// The answer, and whether it is a good one.
-    fn answer(&self, state: State, view: &View) -> Result<(String, bool)>;
+    /// Reads the files that the arguments of a command name.
+    fn read_files(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The answer.
+    fn answer(&self, state: State, view: &View) -> Result<Answer>;
+}
+
+/// The exit code if no answer is possible.
+pub(super) const NO_ANSWER: u8 = 3;
+
+/// An answer to a question.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(super) text: String,
+    /// Whether it is a good one.
+    pub(super) is_good: bool,
+    /// Whether there is nothing more to wait for.
+    pub(super) is_settled: bool,
+}
+
+impl From<(String, bool)> for Answer {
+    fn from((text, is_good): (String, bool)) -> Self {
+        Self { text, is_good, is_settled: false }
+    }
 }
 
 /// How to read names and to write an answer.
@@ -35,10 +62,13 @@ pub(crate) trait Question: Args + Serialize + Send + Sync + 'static {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = None::<&str>)]
 pub(crate) struct View {
-    /// Namespace of pods. Defaults to the context's (`default` if a running supercargo answers; all
-    /// for `pending`). `resilience` and `empty` always consider all
+    /// Namespace of pods. Defaults to the context's (with --server, to `default`; for `pending`, to
+    /// all). `resilience` and `empty` always consider all
     #[arg(long, short, value_name = "NAME")]
     pub(super) namespace: Option<String>,
+    /// The context's namespace, for an endpoint
+    #[arg(long, hide = true, value_name = "NAME")]
+    pub(super) context_namespace: Option<String>,
     /// Output format
     #[arg(long, short, value_enum, default_value = "table")]
     pub(super) output: Format,
@@ -69,7 +99,32 @@ impl State {
 
     /// The key of a pod that someone names.
     pub(super) fn key(&self, pod: &str, view: &View) -> Result<PodKey> {
-        key(pod, view.namespace.as_deref(), &self.namespace)
+        let usual = view.context_namespace.as_deref().unwrap_or(&self.namespace);
+        key(pod, view.namespace.as_deref(), usual)
+    }
+
+    /// The pod of a question.
+    pub(super) fn subject(&self, subject: &Subject, view: &View) -> Result<Arc<PodInfo>> {
+        match (&subject.pod, &subject.manifest) {
+            (Some(pod), _) => self.pod(pod, view),
+            (None, Some(json)) => self.imagined(json, view),
+            (None, None) => bail!("neither a pod nor a manifest is given"),
+        }
+    }
+
+    /// The pod of a manifest.
+    fn imagined(&self, json: &str, view: &View) -> Result<Arc<PodInfo>> {
+        let mut pod: Value = serde_json::from_str(json).context("the manifest is not JSON")?;
+        let name = pod["metadata"]["name"].as_str().context("the manifest has no metadata.name")?;
+        let own = pod["metadata"]["namespace"].as_str();
+        let key = match own {
+            Some(own) => self.key(&format!("{own}/{name}"), view)?,
+            None => self.key(name, view)?,
+        };
+        pod["metadata"]["namespace"] = (*key.namespace).into();
+        let (pods, _) = kinds(false);
+        let pod = pods.features(self.config.features.clone()).decode(pod.to_string().as_bytes());
+        Ok(Arc::new(pod.context("the manifest")?))
     }
 
     /// The pod that someone names.

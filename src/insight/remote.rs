@@ -13,14 +13,15 @@ use serde_json::{Value, json};
 use supercargo_client::connection::{kubeconfig_of, to_endpoint};
 use supercargo_client::transport::Transport;
 
-use super::endpoint::{GOOD, PATH};
+use super::cluster::ClusterOptions;
+use super::endpoint::{GOOD, PATH, SETTLED};
 use super::leader::{Kubectl, Leader, LeaderOptions, is_plugin_of_kubectl};
-use super::question::{Question, View};
+use super::question::{Answer, Question, View};
 
 /// Whether a running supercargo answers, and which.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Running supercargo")]
-#[command(mut_arg("server", |server| server.conflicts_with_all([OWN_STATE, &["kubeconfig"]].concat())))]
+#[command(mut_arg("server", |server| server.conflicts_with_all(OWN_STATE)))]
 pub(super) struct Remote {
     /// Ask the running supercargo that leads: kubectl forwards a port to its pod. The default of
     /// `kubectl supercargo`
@@ -30,7 +31,7 @@ pub(super) struct Remote {
     #[arg(long, conflicts_with_all = ["leader", "server"])]
     standalone: bool,
     #[command(flatten)]
-    target: Target,
+    pub(super) target: Target,
 }
 
 /// A running supercargo.
@@ -39,7 +40,7 @@ pub(crate) struct Target {
     #[command(flatten)]
     leader_options: LeaderOptions,
     /// URL of a supercargo that runs with --insight
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context", "cluster", "user"])]
     server: Option<Uri>,
     /// File with a bearer token for --server
     #[arg(long, value_name = "FILE", requires = "server")]
@@ -50,10 +51,15 @@ pub(crate) struct Target {
     /// Trust any certificate of --server
     #[arg(long, requires = "server", conflicts_with = "certificate_authority")]
     insecure_skip_tls_verify: bool,
+    #[command(flatten)]
+    pub(super) cluster: ClusterOptions,
 }
 
 /// Arguments about the state that a command reads itself.
 const OWN_STATE: &[&str] = &["config", "feature_gates", "emulated_version"];
+
+/// The most bytes of a question's arguments. A server of HTTP/2 takes 16 KiB of headers.
+const MOST_QUERY: usize = 12_000;
 
 /// A way to a running supercargo, which ends with this value.
 pub(crate) struct Way {
@@ -61,6 +67,8 @@ pub(crate) struct Way {
     pub(crate) config: Config,
     /// Its name for people.
     pub(crate) name: String,
+    /// The namespace of pods that are named without one, if kubectl knows it.
+    namespace: Option<String>,
     _leader: Option<Leader>,
 }
 
@@ -69,31 +77,22 @@ impl Remote {
     pub(super) fn is_asked(&self) -> bool {
         self.leader || self.target.server.is_some() || is_plugin_of_kubectl() && !self.standalone
     }
-
-    /// Asks a question. Returns the answer, and whether it is a good one.
-    pub(super) async fn ask<Q: Question>(
-        &self,
-        question: &Q,
-        view: &View,
-        kubeconfig: Option<PathBuf>,
-    ) -> Result<(String, bool)> {
-        let request = Request::get(format!("{PATH}{}?{}", Q::NAME, query(question, view)?));
-        let request = request.body(Bytes::new())?;
-        send(&self.target.open(kubeconfig).await?, request).await
-    }
 }
 
 impl Target {
     /// Opens a way to --server, or to the leader.
-    pub(crate) async fn open(&self, kubeconfig: Option<PathBuf>) -> Result<Way> {
+    pub(crate) async fn open(&self) -> Result<Way> {
         if let Some(server) = &self.server {
-            return Ok(Way { config: self.config(server).await?, name: server.to_string(), _leader: None });
+            let config = self.config(server).await?;
+            return Ok(Way { config, name: server.to_string(), namespace: None, _leader: None });
         }
-        let leader = self.leader_options.find(&Kubectl { kubeconfig }).await?;
+        let kubectl = Kubectl(&self.cluster);
+        let namespace = kubectl.namespace().await?;
+        let leader = self.leader_options.find(&kubectl).await?;
         // The API server checks whose pod this is.
         let cluster = json!({ "server": leader.server.to_string(), "insecure-skip-tls-verify": true });
         let config = to_endpoint(kubeconfig_of(cluster, json!({ "token": leader.token }))?).await?;
-        Ok(Way { config, name: leader.pod.to_string(), _leader: Some(leader) })
+        Ok(Way { config, name: leader.pod.to_string(), namespace, _leader: Some(leader) })
     }
 
     /// How to reach the server: a kubeconfig in memory reads the files.
@@ -109,14 +108,30 @@ impl Target {
     }
 }
 
-async fn send(way: &Way, request: Request<Bytes>) -> Result<(String, bool)> {
-    let (name, transport) = (&way.name, Transport::connect(way.config.clone())?);
-    let response = transport.send(request).await.map_err(anyhow::Error::from_boxed);
-    let response = response.with_context(|| format!("cannot ask {name}"))?;
-    let text = String::from_utf8_lossy(response.body()).into_owned();
-    match response.status() {
-        StatusCode::OK => Ok((text, response.headers().get(GOOD).is_some_and(|good| good == "true"))),
-        status => Err(refusal(status, name, &text)),
+impl Way {
+    /// Asks a question. An error if the way has failed.
+    pub(super) async fn ask<Q: Question>(&self, question: &Q, view: &View) -> Result<Result<Answer>> {
+        let view = &View { context_namespace: self.namespace.clone(), ..view.clone() };
+        let query = query(question, view)?;
+        if query.len() > MOST_QUERY {
+            let length = query.len();
+            return Ok(Err(anyhow!(
+                "a running supercargo takes questions of at most {MOST_QUERY} bytes, and this one has {length}; \
+                 read the cluster with --standalone"
+            )));
+        }
+        let request = Request::get(format!("{PATH}{}?{query}", Q::NAME)).body(Bytes::new())?;
+        let (name, transport) = (&self.name, Transport::connect(self.config.clone())?);
+        let response = transport.send(request).await.map_err(anyhow::Error::from_boxed);
+        let response = response.with_context(|| format!("cannot ask {name}"))?;
+        let text = String::from_utf8_lossy(response.body()).into_owned();
+        let is_true = |name: &str| response.headers().get(name).is_some_and(|value| value == "true");
+        match response.status() {
+            StatusCode::OK => Ok(Ok(Answer { text, is_good: is_true(GOOD), is_settled: is_true(SETTLED) })),
+            // The token has expired.
+            status @ StatusCode::UNAUTHORIZED => Err(refusal(status, name, &text)),
+            status => Ok(Err(refusal(status, name, &text))),
+        }
     }
 }
 

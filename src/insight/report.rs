@@ -13,6 +13,7 @@ use supercargo_framework::{ClusterEvent, EventResource, PodInfo};
 use supercargo_scheduler::{Detail, Fits, Fix, PluginScores, PodFix, Refusal, Shortage, Why};
 
 pub(super) use self::what_if::{first_obstacle, obstacle_json, what_if, what_if_json};
+use super::manifest::UID_OF_MANIFEST;
 use crate::text::{count, quantity, wrap};
 
 /// The version of the answers for programs.
@@ -162,7 +163,10 @@ fn headline(pod: &PodInfo, why: &Why) -> String {
         (None, None, Some(node)) => {
             format!("{key} fits on none of {nodes}, but preemption makes room on {node}")
         }
-        (None, None, None) => format!("{key} is pending: it fits on none of {nodes}"),
+        (None, None, None) => {
+            let is = if pod.uid.is(UID_OF_MANIFEST) { "would be" } else { "is" };
+            format!("{key} {is} pending: it fits on none of {nodes}")
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use supercargo_scheduler::{Fork, Verb, WhatIf};
 
 use super::progress::Progress;
-use super::question::{Format, LONG, Question, State, View};
+use super::question::{Answer, Format, LONG, Question, State, View};
 use super::report::{MOST_LINES, clip, document, first_obstacle, obstacle_json, text, write_wrapped};
 use crate::text::count;
 
@@ -45,7 +45,7 @@ impl Question for Resilience {
     const TIMEOUT: Duration = LONG;
 
     /// The answer is good if no pod stays down.
-    fn answer(&self, mut state: State, view: &View) -> Result<(String, bool)> {
+    fn answer(&self, mut state: State, view: &View) -> Result<Answer> {
         let by = &self.by;
         // Pods that are pending now are not the failure's.
         state.fork.what_if(&[], 0)?;
@@ -65,7 +65,7 @@ impl Question for Resilience {
             Format::Table => table(by, &failures),
             Format::Json => json(by, &failures),
         };
-        Ok((text, is_good))
+        Ok((text, is_good).into())
     }
 }
 

@@ -10,7 +10,7 @@ use supercargo_framework::NodeInfo;
 use supercargo_framework::pod::PodKey;
 use supercargo_scheduler::{Fork, Verb};
 
-use super::question::{Format, Question, State, View, at_most_100_000};
+use super::question::{Answer, Format, Question, State, View, at_most_100_000};
 use super::report;
 
 #[derive(Args, Debug, Serialize)]
@@ -56,14 +56,14 @@ impl Question for WhatIfQuestion {
     const NAME: &'static str = "what-if";
 
     /// The answer is good if no pod ends without a node, or on a drained one.
-    fn answer(&self, mut state: State, view: &View) -> Result<(String, bool)> {
+    fn answer(&self, mut state: State, view: &View) -> Result<Answer> {
         let verbs = self.parse(&state.fork, |text| state.key(text, view))?;
         let what_if = state.fork.what_if(&verbs, report::MOST_LINES)?;
         let text = match view.output {
             Format::Table => report::what_if(&what_if),
             Format::Json => report::what_if_json(&what_if),
         };
-        Ok((text, !what_if.pods.iter().any(|outcome| outcome.end.is_bad())))
+        Ok((text, !what_if.pods.iter().any(|outcome| outcome.end.is_bad())).into())
     }
 }
 

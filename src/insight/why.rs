@@ -4,7 +4,8 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use serde::Serialize;
 
-use super::question::{Format, Question, State, View};
+use super::manifest::Subject;
+use super::question::{Answer, Format, Question, State, View};
 use super::report;
 
 #[derive(Args, Debug, Serialize)]
@@ -13,9 +14,9 @@ use super::report;
 Exit codes: 0 if the pod has a node or fits, 1 if it is pending, 2 for wrong usage, 3 if no answer is possible.
 The answer is for the current state. Extenders are not called. A pod of a group is evaluated alone.")]
 pub(crate) struct WhyQuestion {
-    /// Pod: NAME, pod/NAME or NAMESPACE/NAME
-    #[arg(value_name = "POD")]
-    pod: String,
+    #[command(flatten)]
+    #[serde(flatten)]
+    subject: Subject,
     /// Explain this node, too: what refuses the pod there, or its scores beside the best node's
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
@@ -24,9 +25,13 @@ pub(crate) struct WhyQuestion {
 impl Question for WhyQuestion {
     const NAME: &'static str = "why";
 
+    fn read_files(&mut self) -> Result<()> {
+        self.subject.read()
+    }
+
     /// The answer is good if the pod has a node or fits.
-    fn answer(&self, mut state: State, view: &View) -> Result<(String, bool)> {
-        let pod = state.pod(&self.pod, view)?;
+    fn answer(&self, mut state: State, view: &View) -> Result<Answer> {
+        let pod = state.subject(&self.subject, view)?;
         let node = self.node.as_deref();
         if let Some(node) = node {
             state.fork.cache().nodes().get(node).with_context(|| format!("there is no node {node}"))?;
@@ -37,6 +42,6 @@ impl Question for WhyQuestion {
             Format::Table => report::table(&pod, &why, node),
             Format::Json => report::json(&pod, &why),
         };
-        Ok((text, is_placed))
+        Ok(Answer { text, is_good: is_placed, is_settled: pod.is_assigned() })
     }
 }

@@ -1,7 +1,6 @@
 //! The data of another process's page. This process adds the token, so no browser has it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,7 +29,6 @@ const RETRY_PERIOD: Duration = Duration::from_secs(5);
 /// A running supercargo, and how to find it again.
 pub(super) struct Proxy {
     target: Target,
-    kubeconfig: Option<PathBuf>,
     open: Mutex<Option<Arc<Opened>>>,
 }
 
@@ -43,8 +41,8 @@ struct Opened {
 
 impl Proxy {
     /// Finds it, and asks whether it has a page.
-    pub(super) async fn open(target: Target, kubeconfig: Option<PathBuf>) -> Result<Arc<Self>> {
-        let proxy = Arc::new(Self { target, kubeconfig, open: Mutex::default() });
+    pub(super) async fn open(target: Target) -> Result<Arc<Self>> {
+        let proxy = Arc::new(Self { target, open: Mutex::default() });
         let opened = proxy.way().await?;
         let answer = opened.send("/insight/overview", &[]).await?;
         match answer.status() {
@@ -96,7 +94,7 @@ impl Proxy {
         if let Some(opened) = &*open {
             return Ok(Arc::clone(opened));
         }
-        let way = self.target.open(self.kubeconfig.clone()).await?;
+        let way = self.target.open().await?;
         let client = Client::new(WatchService::connect(way.config.clone())?, "default");
         Ok(Arc::clone(open.insert(Arc::new(Opened { client, way, since: Instant::now() }))))
     }

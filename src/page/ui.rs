@@ -1,7 +1,6 @@
 //! The page in a browser of this machine.
 
 use std::io::{self, IsTerminal as _};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -20,9 +19,6 @@ use crate::run::stop_signal;
 The page is served on loopback until Ctrl-C. Its link works once; the command then prints the next one. The command \
 adds the token to requests, so the browser does not have it. Nothing is changed in the cluster.")]
 pub(crate) struct Ui {
-    /// Kubeconfig for kubectl. Defaults to kubectl's own
-    #[arg(long, value_name = "FILE", conflicts_with = "server")]
-    kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     target: Target,
 }
@@ -32,7 +28,7 @@ impl Ui {
     pub(crate) async fn serve(self) -> Result<()> {
         let stop = stop_signal(|| {})?;
         let proxy = tokio::select! {
-            proxy = Proxy::open(self.target, self.kubeconfig) => proxy?,
+            proxy = Proxy::open(self.target) => proxy?,
             () = stop.cancelled() => return Ok(()),
         };
         let loopback = Loopback::bind(PATH).await.context("cannot listen on loopback")?;

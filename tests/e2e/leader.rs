@@ -56,23 +56,64 @@ fn a_plugin_of_kubectl_asks_the_leader_by_a_token_for_it_alone() {
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let plugin = bin.path().join("kubectl-supercargo");
     symlink(Path::new(command([""; 0]).get_program()), &plugin).unwrap();
-    let ask = |args: &[&str]| {
-        let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap());
+    let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap());
+    let ask_with = |kubeconfig: &Path, args: &[&str]| {
         let mut asking = Command::new(&plugin);
-        asking.args(args).arg("--kubeconfig").arg(&kubeconfig).env("PATH", path);
+        asking.args(args).arg("--kubeconfig").arg(kubeconfig).env("PATH", &path);
         let Output { status, stdout, stderr } = asking.output().unwrap();
         (status.code(), text(&stdout), text(&stderr))
     };
+    let ask = |args: &[&str]| ask_with(&kubeconfig, args);
     let kubeconfig_text = kubeconfig.display().to_string();
     let read = answer(&["why", "large", "--kubeconfig", &kubeconfig_text]);
     assert_eq!(read.0, Some(1), "{read:?}");
     assert_eq!(ask(&["why", "large"]), read, "{}", supercargo.log_tail());
     assert_eq!(ask(&["why", "large", "--standalone"]), read);
 
+    // kubectl's options choose the cluster, whatever the kubeconfig selects.
+    let several = bin.path().join("kubeconfig");
+    fs::copy(&kubeconfig, &several).unwrap();
+    let config = |args: &[&str]| {
+        let mut command = Command::new(&kubectl);
+        let output = command.arg("config").args(args).arg("--kubeconfig").arg(&several).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let user = format!("--user={}", config(&["view", "-o", "jsonpath={.contexts[0].context.user}"]));
+    let of = format!("--cluster={}", config(&["view", "-o", "jsonpath={.contexts[0].context.cluster}"]));
+    config(&["set-cluster", "nowhere", "--server=https://127.0.0.1:1"]);
+    config(&["set-context", "broken", "--cluster=nowhere"]);
+    config(&["set-context", "team", &of, &user, "--namespace=team"]);
+    config(&["use-context", "broken"]);
+    run_kubectl(&["create", "namespace", "team"]);
+    cluster.create(&pod("wide").within("team").by("supercargo").asking("cpu", "3").build());
+    supercargo.wait_for_line(&["team/wide"]);
+    let expected = "team/wide is pending: it fits on none of 1 node";
+    for source in ["--leader", "--standalone"] {
+        for args in [&["wide", "--context=team"][..], &["wide", "-n=team", &of, &user]] {
+            let (code, printed, error) = ask_with(&several, &[&["why", source], args].concat());
+            assert!(code == Some(1) && printed.starts_with(expected), "{args:?}: {printed}{error}");
+        }
+        let (code, _, error) = ask_with(&several, &["why", "wide", source, "--context=nobody"]);
+        assert!(code == Some(3) && error.contains("context \"nobody\" does not exist"), "{error}");
+        assert!(error.contains("broken, team") && error.lines().count() == 1, "{error}");
+    }
+
+    // kubectl runs the same program to complete what is typed.
+    symlink(command([""; 0]).get_program(), bin.path().join("kubectl_complete-supercargo")).unwrap();
+    let complete = |words: &[&str]| {
+        let mut completing = Command::new(&kubectl);
+        completing.args(["__complete", "supercargo"]).args(words).env("PATH", &path);
+        text(&completing.env("KUBECONFIG", &several).output().unwrap().stdout)
+    };
+    assert!(complete(&["wh"]).starts_with("why\tExplain why"), "{}", complete(&["wh"]));
+    assert_eq!(complete(&["why", "-o", ""]), "table\njson\n:4\n");
+    assert_eq!(complete(&["why", "--context=team", "wi"]), "wide\n:4\n");
+    assert_eq!(complete(&["pending", "--context", "tea"]), "team\n:4\n");
+
     // The page, for a browser of this machine.
-    let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap());
     let mut ui = Command::new(&plugin);
-    ui.args(["ui", "--kubeconfig"]).arg(&kubeconfig).env("PATH", path);
+    ui.args(["ui", "--kubeconfig"]).arg(&kubeconfig).env("PATH", &path);
     let door = Door::start(&mut ui);
     let (origin, secret) = door.link.split_once("/insight/#secret=").unwrap();
     let (status, _, token) = get(&format!("{origin}/session"), &[("supercargo-secret", secret)]);

@@ -1,0 +1,46 @@
+//! Which cluster, and as which user: the options that kubectl has, too.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use supercargo_client::connection::Choice;
+
+/// Options of the same names and meanings as kubectl's.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct ClusterOptions {
+    /// Kubeconfig. Defaults to kubectl's own if the leader is asked; else, in order: the
+    /// configuration's, the first file of $KUBECONFIG, ~/.kube/config, the service account
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig, instead of the current one
+    #[arg(long, value_name = "NAME")]
+    pub(super) context: Option<String>,
+    /// Cluster of the kubeconfig, instead of the context's
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// User of the kubeconfig, instead of the context's
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+}
+
+impl ClusterOptions {
+    /// What to use instead of what the kubeconfig selects.
+    pub(super) fn choice(&self) -> Choice {
+        let Self { context, cluster, user, .. } = self.clone();
+        Choice { context, cluster, user }
+    }
+
+    /// The arguments that pass all of it on to kubectl.
+    pub(super) fn for_kubectl(&self) -> Vec<String> {
+        let file = self.kubeconfig.as_ref().map(|file| file.display().to_string());
+        let given = [
+            ("kubeconfig", &file),
+            ("context", &self.context),
+            ("cluster", &self.cluster),
+            ("user", &self.user),
+        ];
+        let given = given.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        given.map(|(name, value)| format!("--{name}={value}")).collect()
+    }
+}
