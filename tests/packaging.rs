@@ -8,6 +8,7 @@ mod handover;
 mod image;
 mod install;
 mod kind;
+mod krew;
 mod overlays;
 mod profiles;
 mod render;
