@@ -1,5 +1,6 @@
 //! Which cluster, and as which user: the options that kubectl has, too.
 
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -32,15 +33,16 @@ impl ClusterOptions {
     }
 
     /// The arguments that pass all of it on to kubectl.
-    pub(super) fn for_kubectl(&self) -> Vec<String> {
-        let file = self.kubeconfig.as_ref().map(|file| file.display().to_string());
+    pub(super) fn for_kubectl(&self) -> Vec<OsString> {
+        let Self { kubeconfig, context, cluster, user } = self;
+        let file = kubeconfig.as_ref().map(|file| file.as_os_str());
         let given = [
-            ("kubeconfig", &file),
-            ("context", &self.context),
-            ("cluster", &self.cluster),
-            ("user", &self.user),
+            ("--kubeconfig", file),
+            ("--context", context.as_ref().map(OsStr::new)),
+            ("--cluster", cluster.as_ref().map(OsStr::new)),
+            ("--user", user.as_ref().map(OsStr::new)),
         ];
-        let given = given.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        given.map(|(name, value)| format!("--{name}={value}")).collect()
+        let given = given.into_iter().filter_map(|(name, value)| Some([name.into(), value?.to_owned()]));
+        given.flatten().collect()
     }
 }

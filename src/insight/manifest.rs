@@ -170,7 +170,6 @@ fn stored(object: &Value, pod: &Value) -> Result<Value> {
             "name": name(object),
             "namespace": metadata["namespace"],
             "labels": pod["metadata"]["labels"],
-            "uid": UID_OF_MANIFEST,
         },
         "spec": spec,
     }))
@@ -221,8 +220,7 @@ mod tests {
         let template = json!({ "metadata": { "labels": { "app": "web" } }, "spec": spec });
         for (kind, path) in WORKLOADS {
             let pod = pod_of(&workload(kind, path, &template)).unwrap();
-            let metadata =
-                json!({ "name": "web", "namespace": "team", "labels": { "app": "web" }, "uid": "manifest" });
+            let metadata = json!({ "name": "web", "namespace": "team", "labels": { "app": "web" } });
             assert_eq!(pod["metadata"], metadata, "{kind}");
             let resources = json!({ "limits": { "cpu": "2" }, "requests": { "cpu": "2" } });
             assert_eq!(pod["spec"]["containers"], json!([{ "name": "c", "resources": resources }]));

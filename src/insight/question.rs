@@ -12,7 +12,7 @@ use supercargo_framework::PodInfo;
 use supercargo_framework::pod::PodKey;
 use supercargo_scheduler::Fork;
 
-use super::manifest::Subject;
+use super::manifest::{Subject, UID_OF_MANIFEST};
 use super::progress::Deadline;
 use crate::informers::kinds;
 use crate::options::scheduler_options;
@@ -122,6 +122,8 @@ impl State {
             None => self.key(name, view)?,
         };
         pod["metadata"]["namespace"] = (*key.namespace).into();
+        // No pod of the cluster has it, whatever the sender says.
+        pod["metadata"]["uid"] = UID_OF_MANIFEST.into();
         let (pods, _) = kinds(false);
         let pod = pods.features(self.config.features.clone()).decode(pod.to_string().as_bytes());
         Ok(Arc::new(pod.context("the manifest")?))
