@@ -79,6 +79,7 @@ struct Source {
 impl<Q: Question> Ask<Q> {
     /// Prints the answer.
     pub(crate) async fn print(self, catalog: &Catalog) -> Result<ExitCode> {
+        let catalog = self.source.features.applied_to(catalog)?;
         let answer = async { self.begin(catalog)?.answer(false).await };
         match answer.await {
             Ok(Answer { text, is_good, .. }) => {
@@ -94,6 +95,7 @@ impl<Q: Question> Ask<Q> {
 
     /// Prints each new answer, until a signal or the last one.
     async fn watch(self, catalog: &Catalog) -> Result<ExitCode> {
+        let catalog = self.source.features.applied_to(catalog)?;
         let stop = stop_signal(|| {})?;
         let mut screen = Screen::new(self.view.output == Format::Json);
         let answers = async {
@@ -113,14 +115,13 @@ impl<Q: Question> Ask<Q> {
         Ok(screen.code())
     }
 
-    fn begin(self, catalog: &Catalog) -> Result<Asking<Q>> {
+    fn begin(self, catalog: Catalog) -> Result<Asking<Q>> {
         let Self { mut question, view, source } = self;
         question.read_files()?;
         let limit = source.timeout.unwrap_or(Q::TIMEOUT);
         let from = if source.remote.is_asked() {
             From::Running { remote: Box::new(source.remote), way: None }
         } else {
-            let catalog = source.features.applied_to(catalog)?;
             From::Cluster { catalog, source: Box::new(source), reader: None }
         };
         Ok(Asking { question: Arc::new(question), view, limit, from })

@@ -196,6 +196,10 @@ async fn a_watch_of_the_cluster_prints_what_changes() {
     assert_eq!(printed.matches("pending").count() - printed.matches("No pod is").count(), 3, "{printed}");
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
 
+    for args in [&["pending"][..], &["pending", "--watch"]] {
+        let (code, _, error) = answer(&[args, &["--feature-gates=GenericWorkloads=true"]].concat());
+        assert_eq!(code, Some(2), "{error}");
+    }
     let (code, _, error) = answer(&["why", "nobody", "--watch", "--kubeconfig", &kubeconfig]);
     assert!(code == Some(3) && error.contains("does not exist"), "{error}");
 }
