@@ -24,13 +24,15 @@ pub const MANY: usize = 32;
 /// the few requirements that differ between nodes or pods.
 #[derive(Clone, Debug)]
 pub struct SelectorSet {
-    /// Those with one key together, in the order of their bounds, then of their selectors.
+    /// In the order of their keys, then of their selectors.
     clauses: Box<[Clause]>,
     /// Where the clauses with a key are.
     index: Index,
     /// By selector, the number of requirements that a label must meet; [`NEVER`] if it matches
     /// nothing.
     needs: Box<[u32]>,
+    /// The number of labels without which nothing matches, if that is known.
+    least_labels: usize,
     /// The selectors that match if no label is there that they name, ascending.
     by_default: Box<[u32]>,
     /// The number of selectors that match.
@@ -203,8 +205,11 @@ impl SelectorSet {
                 by_default.push(selector);
             }
         }
-        let index = Index::sort(&mut clauses);
+        clauses.sort_by(|a: &Clause, b: &Clause| (a.key(), a.bound()).cmp(&(b.key(), b.bound())));
+        let index = Index::new(&clauses);
+        let least_labels = if needs.len() == 1 { needed_labels(&clauses) } else { 0 };
         Self {
+            least_labels,
             clauses: clauses.into(),
             index,
             needs: needs.into(),
@@ -326,6 +331,9 @@ impl SelectorSet {
     /// requirements can be.
     #[inline(never)]
     pub fn any_matches(&self, labels: &Labels) -> bool {
+        if labels.len() < self.least_labels {
+            return false;
+        }
         let touched = self.touched(labels.texts());
         let count = |count: &mut usize, _, matches| *count = if matches { *count + 1 } else { *count - 1 };
         self.fold((&self.matching, ()), &touched, self.by_default.len(), count) > 0
@@ -363,6 +371,12 @@ impl<K: Ord, V: Clone> Kept<K, V> {
 
 /// The parts of the bounds about one label.
 const PARTS: usize = 64;
+
+/// The number of labels that must be there for the only selector.
+fn needed_labels(clauses: &[Clause]) -> usize {
+    let of_one_label = clauses.chunk_by(|one, other| one.key == other.key);
+    of_one_label.filter(|clauses| clauses.iter().any(Clause::is_met)).count()
+}
 
 /// The places of the clauses about numbers that admit this one: of `Gt`, and of `Lt`.
 fn admitting(clauses: &[Clause], (first, end): (usize, usize), number: i64) -> [(usize, usize); 2] {

@@ -16,8 +16,8 @@ pub(super) enum Decided<'a> {
     Number,
 }
 
-/// The places of clauses by their keys. Most keys are found by one comparison of numbers. Keys are
-/// sorted beside that: whoever makes their hashes equal gains no more than a binary search.
+/// The places of clauses by their keys, which are sorted beside that: whoever makes the hashes of
+/// keys equal gains no more than a binary search.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     /// By hash, then by key.
@@ -39,25 +39,20 @@ struct Run {
 }
 
 impl Index {
-    /// Sorts clauses, so that those with one key are together. Others keep their order.
-    pub(super) fn sort(clauses: &mut Vec<Clause>) -> Self {
-        let mut hashed: Vec<(u64, Clause)> =
-            clauses.drain(..).map(|clause| (hash(clause.key()), clause)).collect();
-        hashed.sort_by(|(one, a), (other, b)| {
-            one.cmp(other).then_with(|| (a.key(), a.bound()).cmp(&(b.key(), b.bound())))
-        });
-        let (mut runs, mut has) = (Vec::new(), [false; 3]);
-        for run in hashed.chunk_by(|(_, a), (_, b)| a.key() == b.key()) {
-            let first = runs.last().map_or(0, |run: &Run| run.end);
-            let (hash, clause) = &run[0];
-            runs.push(Run { hash: *hash, first, end: first + run.len() as u32 });
-            has[match clause.key().1 {
+    /// The places of clauses in the order of their keys.
+    pub(super) fn new(clauses: &[Clause]) -> Self {
+        let (mut runs, mut has, mut first) = (Vec::new(), [false; 3], 0);
+        for run in clauses.chunk_by(|one, other| one.key() == other.key()) {
+            let (key, end) = (run[0].key(), first + run.len() as u32);
+            runs.push(Run { hash: hash(key), first, end });
+            first = end;
+            has[match key.1 {
                 Decided::Presence => 0,
                 Decided::Value(_) => 1,
                 Decided::Number => 2,
             }] = true;
         }
-        clauses.extend(hashed.into_iter().map(|(_, clause)| clause));
+        runs.sort_by_key(|run| run.hash);
         let bits = runs.len().next_power_of_two().trailing_zeros();
         let start = |part: u64| runs.partition_point(|run| leading(run.hash, bits) < part) as u32;
         let starts = (0..=1_u64 << bits).map(start).collect();
