@@ -71,6 +71,9 @@ fn large_clusters_are_drawn() {
         runtime.spawn(server.serve(site(nodes), Arc::new(drop), stop.clone()));
         browser.open(&link);
         browser.wait_for("h1", text);
+        if let Some(folder) = super::tour::pictures() {
+            browser.picture(&folder.join(format!("large-{nodes}.png")));
+        }
         // A change draws only its tiles.
         let [before, after] = [0, 200].map(|cpu| cluster(nodes, cpu));
         let changes = after.changes_since(&before).unwrap().json(&after);
@@ -115,9 +118,6 @@ fn large_clusters_are_drawn() {
         }
         browser.check("overview of a large cluster");
         browser.check_reflow("overview of a large cluster");
-        if let Some(folder) = super::tour::pictures() {
-            browser.picture(&folder.join(format!("large-{nodes}.png")));
-        }
         browser.open("about:blank");
         stop.cancel();
     }
