@@ -28,6 +28,9 @@ const NAMESPACE: &str = "/api/v1/namespaces/default";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const ZONES: [&str; 3] = ["zone-0", "zone-1", "zone-2"];
+/// Classes of volumes that wait for a pod: of the workload, and of the probe at the end.
+const DELAYED: &str = "delayed";
+const DELAYED_PROBE: &str = "delayed-probe";
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
@@ -88,12 +91,14 @@ impl Workload {
             let class = json!({ "metadata": { "name": name }, "value": value });
             workload.post("/apis/scheduling.k8s.io/v1/priorityclasses", class).await;
         }
-        let class = json!({
-            "metadata": { "name": "delayed" },
-            "provisioner": "kubernetes.io/no-provisioner",
-            "volumeBindingMode": "WaitForFirstConsumer",
-        });
-        workload.post("/apis/storage.k8s.io/v1/storageclasses", class).await;
+        for name in [DELAYED, DELAYED_PROBE] {
+            let class = json!({
+                "metadata": { "name": name },
+                "provisioner": "kubernetes.io/no-provisioner",
+                "volumeBindingMode": "WaitForFirstConsumer",
+            });
+            workload.post("/apis/storage.k8s.io/v1/storageclasses", class).await;
+        }
         workload.add_templates().await;
         for index in 0..plan.nodes {
             workload.add_node(index).await;
@@ -167,8 +172,9 @@ impl Workload {
         }
         self.lonely = Some(self.add_lonely().await);
         let claim = self.name("claim");
-        // In one zone, all nodes may be full of pods as important.
-        self.add_claim(&claim, "urgent", &ZONES).await;
+        // In one zone, all nodes may be full of pods as important. A claim that lost its volume could
+        // take one of the same class.
+        self.add_claim(&claim, "urgent", (DELAYED_PROBE, &ZONES)).await;
         let mut paths = self.add_pods_that_fit(count).await;
         paths.push(format!("{PODS}/{claim}"));
         paths.push(self.add_device_probe().await);
@@ -258,7 +264,7 @@ impl Workload {
             58..63 => {
                 let name = self.name("claim");
                 let zone = ZONES[self.random.usize(..ZONES.len())];
-                self.add_claim(&name, "", &[zone]).await;
+                self.add_claim(&name, "", (DELAYED, &[zone])).await;
             }
             63..66 => self.add_budget().await,
             66..80 => self.delete_oldest().await,
@@ -326,13 +332,13 @@ impl Workload {
         self.add(JOBS, job(&name, count, json!({ "restartPolicy": "Never" }))).await;
     }
 
-    /// A pod with a claim for a volume in these zones, which its scheduler chooses.
-    async fn add_claim(&mut self, name: &str, priority: &str, zones: &[&str]) {
+    /// A pod with a claim for a volume of this class in these zones, which its scheduler chooses.
+    async fn add_claim(&mut self, name: &str, priority: &str, (class, zones): (&str, &[&str])) {
         let size = json!({ "storage": "1Gi" });
         let volume = json!({
             "metadata": { "name": name },
             "spec": {
-                "storageClassName": "delayed", "capacity": size, "accessModes": ["ReadWriteOnce"],
+                "storageClassName": class, "capacity": size, "accessModes": ["ReadWriteOnce"],
                 "local": { "path": "/disk" },
                 "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [
                     { "key": ZONE, "operator": "In", "values": zones },
@@ -342,7 +348,7 @@ impl Workload {
         let claim = json!({
             "metadata": { "name": name },
             "spec": {
-                "storageClassName": "delayed", "accessModes": ["ReadWriteOnce"],
+                "storageClassName": class, "accessModes": ["ReadWriteOnce"],
                 "resources": { "requests": size },
             },
         });
