@@ -137,7 +137,7 @@ async fn answer(
     match answered {
         Ok((Some(answer), as_of)) => QueryResponse::answer(dated(answer, as_of).to_string(), true),
         Ok((None, _)) => {
-            QueryResponse::error(StatusCode::NOT_FOUND, "there is nothing of this name".to_owned())
+            QueryResponse::error(StatusCode::NOT_FOUND, "not found".to_owned())
         }
         Err(error) => QueryResponse::unavailable(full_text(&*error)),
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use supercargo_client::api::full_text;
 use supercargo_client::watch_service::WatchService;
 use supercargo_serving::{QueryPage, QueryResponse};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::live::EVENTS;
 use super::{data_paths, endpoint};

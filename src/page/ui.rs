@@ -49,7 +49,8 @@ pub(crate) fn print_next_link(link: String) {
 
 /// Opens the link in a browser, if there is one and standard output is a terminal.
 ///
-/// Other users of the machine can see the arguments of a program. [`Loopback`] refuses them on Linux.
+/// Other users of the machine can see the arguments of a program. On Linux, [`Loopback`] refuses
+/// them.
 pub(crate) fn open(link: &str) {
     if !io::stdout().is_terminal() {
         return;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
 
-use self::index::{Decided, Index};
+use self::index::{Decided, Index, Key};
 use crate::affinity::{Operator, Requirement};
 use crate::labels::Labels;
 use crate::steps;
@@ -146,7 +146,7 @@ struct Clause {
 }
 
 impl Clause {
-    fn key(&self) -> (&str, Decided<'_>) {
+    fn key(&self) -> Key<'_> {
         let decided = match (&self.value, &self.operator) {
             (Some(value), _) => Decided::Value(value),
             (None, Operator::Gt(_) | Operator::Lt(_)) => Decided::Number,
@@ -206,7 +206,7 @@ impl SelectorSet {
             }
         }
         clauses.sort_by(|a: &Clause, b: &Clause| (a.key(), a.bound()).cmp(&(b.key(), b.bound())));
-        let index = Index::new(&clauses);
+        let index = Index::new(clauses.iter().map(Clause::key));
         let least_labels = if needs.len() == 1 { needed_labels(&clauses) } else { 0 };
         Self {
             least_labels,
@@ -227,7 +227,8 @@ impl SelectorSet {
     pub fn touched<'a>(&self, labels: impl Iterator<Item = (&'a str, &'a str)>) -> Touched {
         let mut touched = SmallVec::new();
         for (key, value) in labels {
-            let [presence, value_itself, numbers] = self.index.find(&self.clauses, key, value);
+            let [presence, value_itself, numbers] =
+                self.index.find(key, value, |place| self.clauses[place].key());
             let number = if numbers.0 < numbers.1 { value.parse().ok() } else { None };
             let [above, below] =
                 number.map_or([(0, 0); 2], |number| admitting(&self.clauses, numbers, number));

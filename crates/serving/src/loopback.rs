@@ -201,7 +201,7 @@ impl Guard {
             link(self.address, self.start, &secret)
         };
         let tell = Arc::clone(&self.next_link);
-        // The browser does not wait for whoever reads the links.
+        // The browser does not wait for the reader of the links.
         drop(tokio::task::spawn_blocking(move || tell(next)));
         answer(StatusCode::OK, PLAIN, self.token.clone())
     }

@@ -3,13 +3,14 @@
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use super::text::plain_line;
 
 /// The header in which a browser tells whose page sends a request.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// What such a page is told.
+/// The answer to such a page.
 pub(super) const REFUSAL: &str = "the request is from another site";
 
 /// Whether a page of another site than `own`, such as `https://host:10259`, sends the request.
@@ -26,7 +27,7 @@ pub(super) fn is_foreign(headers: &HeaderMap, own: &str, is_start: bool) -> bool
 pub(super) async fn refuse_foreign(request: Request, next: Next) -> Response {
     let host = || request.headers().get(header::HOST)?.to_str().ok();
     // HTTP/2 has no Host.
-    let host = request.uri().authority().map(|it| it.as_str()).or_else(host).unwrap_or_default();
+    let host = request.uri().authority().map(Authority::as_str).or_else(host).unwrap_or_default();
     let is_start = request.uri().path().ends_with('/');
     if is_foreign(request.headers(), &format!("https://{host}"), is_start) {
         return plain_line(StatusCode::FORBIDDEN, REFUSAL.to_owned());

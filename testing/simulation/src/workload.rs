@@ -172,8 +172,8 @@ impl Workload {
         }
         self.lonely = Some(self.add_lonely().await);
         let claim = self.name("claim");
-        // In one zone, all nodes may be full of pods as important. A claim that lost its volume could
-        // take one of the same class.
+        // In one zone, all nodes may be full of pods as important. A claim that lost its volume
+        // may take one of the same class.
         self.add_claim(&claim, "urgent", (DELAYED_PROBE, &ZONES)).await;
         let mut paths = self.add_pods_that_fit(count).await;
         paths.push(format!("{PODS}/{claim}"));

@@ -1,14 +1,16 @@
-//! Where the clauses about a label are.
+//! Where clauses about a label are, in a list that is sorted by their keys.
 
 use std::cmp::Ordering;
 use std::hash::Hasher as _;
 
 use rustc_hash::FxHasher;
 
-use super::Clause;
 use crate::steps;
 
-/// How a clause is found, beside its label: by the value if one value decides.
+/// The key of a clause: its label, and what decides about it.
+pub(super) type Key<'a> = (&'a str, Decided<'a>);
+
+/// What decides: one value if possible.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Decided<'a> {
     Presence,
@@ -16,8 +18,8 @@ pub(super) enum Decided<'a> {
     Number,
 }
 
-/// The places of clauses by their keys, which are sorted beside that: whoever makes the hashes of
-/// keys equal gains no more than a binary search.
+/// The places of clauses by their keys. Keys with equal hashes are sorted, so that an attacker who
+/// makes hashes equal causes a binary search only.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     /// By hash, then by key.
@@ -39,13 +41,16 @@ struct Run {
 }
 
 impl Index {
-    /// The places of clauses in the order of their keys.
-    pub(super) fn new(clauses: &[Clause]) -> Self {
-        let (mut runs, mut has, mut first) = (Vec::new(), [false; 3], 0);
-        for run in clauses.chunk_by(|one, other| one.key() == other.key()) {
-            let (key, end) = (run[0].key(), first + run.len() as u32);
-            runs.push(Run { hash: hash(key), first, end });
-            first = end;
+    /// The places of clauses with these keys, which are sorted.
+    pub(super) fn new<'a>(keys: impl Iterator<Item = Key<'a>>) -> Self {
+        let (mut runs, mut has, mut last) = (Vec::<Run>::new(), [false; 3], None);
+        for (place, key) in keys.enumerate() {
+            let place = place as u32;
+            match runs.last_mut() {
+                Some(run) if last == Some(key) => run.end = place + 1,
+                _ => runs.push(Run { hash: hash(key), first: place, end: place + 1 }),
+            }
+            last = Some(key);
             has[match key.1 {
                 Decided::Presence => 0,
                 Decided::Value(_) => 1,
@@ -65,24 +70,30 @@ impl Index {
     }
 
     /// The places of the clauses about this label: about its presence, this value, and numbers.
-    pub(super) fn find(&self, clauses: &[Clause], key: &str, value: &str) -> [(usize, usize); 3] {
+    /// `key_at` is the key of the clause at a place.
+    pub(super) fn find<'a>(
+        &self,
+        label: &str,
+        value: &str,
+        key_at: impl Fn(usize) -> Key<'a>,
+    ) -> [(usize, usize); 3] {
         let all = [Decided::Presence, Decided::Value(value), Decided::Number];
         let mut places = [(0, 0); 3];
         for ((place, decided), has) in places.iter_mut().zip(all).zip(self.has) {
             if has {
-                *place = self.run(clauses, (key, decided));
+                *place = self.run((label, decided), &key_at);
             }
         }
         places
     }
 
-    fn run(&self, clauses: &[Clause], key: (&str, Decided<'_>)) -> (usize, usize) {
+    fn run<'a>(&self, key: Key<'_>, key_at: impl Fn(usize) -> Key<'a>) -> (usize, usize) {
         let hash = hash(key);
         let part = leading(hash, self.bits) as usize;
         let runs = &self.runs[self.starts[part] as usize..self.starts[part + 1] as usize];
         let order = |run: &Run| {
             steps::add(1);
-            run.hash.cmp(&hash).then_with(|| clauses[run.first as usize].key().cmp(&key))
+            run.hash.cmp(&hash).then_with(|| key_at(run.first as usize).cmp(&key))
         };
         let start = runs.partition_point(|run| order(run) == Ordering::Less);
         match runs.get(start) {
@@ -97,9 +108,9 @@ fn leading(hash: u64, bits: u32) -> u64 {
     hash.checked_shr(u64::BITS - bits).unwrap_or_default()
 }
 
-fn hash((key, decided): (&str, Decided<'_>)) -> u64 {
+fn hash((label, decided): Key<'_>) -> u64 {
     let mut hasher = FxHasher::default();
-    hasher.write(key.as_bytes());
+    hasher.write(label.as_bytes());
     match decided {
         Decided::Presence => hasher.write_u8(0),
         Decided::Number => hasher.write_u8(1),
