@@ -136,9 +136,7 @@ async fn answer(
     let answered = insight.read(read).await;
     match answered {
         Ok((Some(answer), as_of)) => QueryResponse::answer(dated(answer, as_of).to_string(), true),
-        Ok((None, _)) => {
-            QueryResponse::error(StatusCode::NOT_FOUND, "not found".to_owned())
-        }
+        Ok((None, _)) => QueryResponse::error(StatusCode::NOT_FOUND, "not found".to_owned()),
         Err(error) => QueryResponse::unavailable(full_text(&*error)),
     }
 }

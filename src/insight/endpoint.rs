@@ -204,22 +204,23 @@ impl Insight {
         let turn = timeout_at(until, Arc::clone(&self.running).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return QueryResponse::Busy };
         match self.answer_by(until, answer, (place, turn)).await {
-            Ok((as_of, Answer { text, is_good, is_settled })) => QueryResponse::answer(text, is_json)
+            Ok((as_of, Ok(Answer { text, is_good, is_settled }))) => QueryResponse::answer(text, is_json)
                 .with(GOOD, is_good.to_string())
                 .with(SETTLED, is_settled.to_string())
                 .with(AS_OF, as_of.to_rfc3339()),
-            Err(error) => QueryResponse::unprocessable(full_text(&*error)),
+            Ok((_, Err(error))) => QueryResponse::unprocessable(full_text(&*error)),
+            Err(error) => QueryResponse::unavailable(full_text(&*error)),
         }
     }
 
-    /// The answer, and the time of the state that it is about. It keeps its permits until it ends,
+    /// The time of the state, and the answer or why it has none. An error is about the moment. It keeps its permits until it ends,
     /// whether or not anybody waits for it.
     async fn answer_by(
         self: &Arc<Self>,
         until: Instant,
         answer: impl FnOnce(State) -> Result<Answer> + Send + 'static,
         permits: (OwnedSemaphorePermit, OwnedSemaphorePermit),
-    ) -> Result<(Timestamp, Answer)> {
+    ) -> Result<(Timestamp, Result<Answer>)> {
         // The task continues if nobody waits: others will use the copy.
         let copy = tokio::spawn(Arc::clone(self).copy());
         let kept = timeout_at(until, copy).await.context("the scheduler is busy")???;
@@ -231,7 +232,7 @@ impl Insight {
             let (deadline, options) = (Deadline::at(until, LIMIT), scheduler_options(&config));
             let fork = fork.lock().fork(options)?.stop_when(move || deadline.is_over());
             let (config, namespace) = (Arc::new(config), "default".to_owned());
-            Ok((*as_of, answer(State { fork, config, namespace, deadline })?))
+            Ok((*as_of, answer(State { fork, config, namespace, deadline })))
         });
         answered.await.context("a plugin panicked")?
     }
@@ -411,7 +412,7 @@ mod tests {
         insight.generations = generations;
         sender.send_modify(|generation| generation.number += 1);
         let (status, text, _) = why(&Arc::new(insight), "p").await.unwrap();
-        assert!(status == 422 && text.contains("being replaced"), "{status} {text}");
+        assert!(status == 503 && text.contains("being replaced"), "{status} {text}");
     }
 
     /// Plugins keep what they have seen of one scheduler's objects.

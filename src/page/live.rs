@@ -249,7 +249,7 @@ mod tests {
         let QueryResponse::Text { status, .. } = live.stream().await else { panic!("one too many") };
         assert_eq!(status.as_u16(), 503);
         streams.pop();
-        live.watchers.acquire().await.unwrap().forget();
+        timeout(PATIENCE, live.watchers.acquire()).await.unwrap().unwrap().forget();
     }
 
     #[tokio::test(start_paused = true)]

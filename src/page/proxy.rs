@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::{Request, Response, StatusCode, header};
@@ -24,13 +24,19 @@ use crate::insight::{GOOD, Target, Way, refusal};
 
 /// The largest answer in bytes. That of a pod names all nodes of a large cluster several times.
 const MOST_BYTES: usize = 64 << 20;
-/// How long no new way is tried after the last.
+/// Minimum time between two attempts to open a way.
 const RETRY_PERIOD: Duration = Duration::from_secs(5);
 
 /// A running supercargo, and how to find it again.
 pub(super) struct Proxy {
     target: Target,
-    open: Mutex<Option<Arc<Opened>>>,
+    open: Mutex<Option<Result<Arc<Opened>, Failed>>>,
+}
+
+/// An attempt to open a way that failed: when, and why.
+struct Failed {
+    at: Instant,
+    why: String,
 }
 
 /// A way to a running supercargo. It is open as long as this lives.
@@ -92,16 +98,28 @@ impl Proxy {
     /// The way that is open, or a new one.
     async fn way(&self) -> Result<Arc<Opened>> {
         let mut open = self.open.lock().await;
-        if let Some(opened) = &*open {
-            return Ok(Arc::clone(opened));
+        match &*open {
+            Some(Ok(opened)) => return Ok(Arc::clone(opened)),
+            Some(Err(Failed { at, why })) if at.elapsed() < RETRY_PERIOD => bail!("{why}"),
+            _ => {}
         }
+        let opened = self.new_way().await;
+        *open = Some(match &opened {
+            Ok(opened) => Ok(Arc::clone(opened)),
+            Err(error) => Err(Failed { at: Instant::now(), why: full_text(&**error) }),
+        });
+        opened
+    }
+
+    async fn new_way(&self) -> Result<Arc<Opened>> {
         let way = self.target.open().await?;
         let client = Client::new(WatchService::connect(way.config.clone())?, "default");
-        Ok(Arc::clone(open.insert(Arc::new(Opened { client, way, since: Instant::now() }))))
+        Ok(Arc::new(Opened { client, way, since: Instant::now() }))
     }
 
     async fn forget(&self, opened: &Arc<Opened>) {
-        self.open.lock().await.take_if(|open| Arc::ptr_eq(open, opened));
+        let is_open = |open: &mut Result<_, _>| open.as_ref().is_ok_and(|open| Arc::ptr_eq(open, opened));
+        self.open.lock().await.take_if(is_open);
     }
 }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 /// The most nodes that have a tile each. In a larger cluster a tile stands for the nodes of a pool
 /// in a zone that have about the same load.
 pub const MOST_TILES: usize = 5_000;
-/// The most zones and pools with a block of tiles each. The smallest of more share one.
-const MOST_BLOCKS: usize = 200;
+/// The most pools in zones with a block of tiles each. The smallest of more share one per zone, or
+/// one in all if there are as many zones.
+const MOST_BLOCKS: usize = 100;
 /// The pool of those that share a block. No label has such a value.
 const OTHERS: &str = "(other pools)";
 /// The steps of a load: half a percent each.
@@ -87,7 +88,7 @@ pub(crate) fn tiles(mut nodes: Vec<Node>) -> (Vec<Tile>, bool) {
     (tiles, is_grouped)
 }
 
-/// Leaves at most [`MOST_BLOCKS`] zones and pools: any label may name a pool, even one per node.
+/// Leaves at most twice [`MOST_BLOCKS`]: any label may name a pool, even one per node.
 fn merge_blocks(nodes: &mut [Node]) {
     let mut blocks: BTreeMap<(Arc<str>, Arc<str>), usize> = BTreeMap::new();
     for node in &*nodes {
@@ -98,11 +99,15 @@ fn merge_blocks(nodes: &mut [Node]) {
     }
     let mut largest: Vec<_> = blocks.into_iter().collect();
     largest.sort_by_key(|(_, nodes)| Reverse(*nodes));
-    let kept: BTreeSet<_> = largest.into_iter().take(MOST_BLOCKS - 1).map(|(block, _)| block).collect();
-    let (zone, pool) = (Arc::from(""), Arc::from(OTHERS));
+    let zones: BTreeSet<_> = largest.iter().map(|((zone, _), _)| Arc::clone(zone)).collect();
+    let kept: BTreeSet<_> = largest.into_iter().take(MOST_BLOCKS).map(|(block, _)| block).collect();
+    let others = Arc::from(OTHERS);
     for node in nodes {
         if !kept.contains(&(Arc::clone(&node.zone), Arc::clone(&node.pool))) {
-            (node.zone, node.pool) = (Arc::clone(&zone), Arc::clone(&pool));
+            node.pool = Arc::clone(&others);
+            if zones.len() > MOST_BLOCKS {
+                node.zone = Arc::default();
+            }
         }
     }
 }
@@ -182,12 +187,22 @@ mod tests {
 
     #[test]
     fn the_smallest_of_many_pools_share_a_block() {
-        let pooled = |i: usize| Node { pool: format!("p{:03}", i.min(299)).into(), ..node(0, 1) };
-        let (tiles, _) = tiles((0..400).map(pooled).collect());
-        let mut pools: Vec<&str> = tiles.iter().map(|tile| &*tile.pool).collect();
-        let others = pools.iter().filter(|pool| **pool == OTHERS).count();
-        pools.dedup();
-        assert_eq!((pools.len(), others, pools.contains(&"p299")), (MOST_BLOCKS, 101, true));
+        let blocks = |zones: usize| {
+            let node = |i: usize| Node {
+                zone: format!("z{}", i % zones).into(),
+                pool: format!("p{}", i.min(299)).into(),
+                ..node(0, 1)
+            };
+            let (tiles, _) = tiles((0..400).map(node).collect());
+            let mut blocks: Vec<_> =
+                tiles.iter().map(|tile| (tile.zone.clone(), tile.pool.clone())).collect();
+            blocks.dedup();
+            let others = blocks.iter().filter(|(_, pool)| &**pool == OTHERS).count();
+            (blocks.len(), others, blocks.iter().any(|(_, pool)| &**pool == "p299"))
+        };
+        assert_eq!(blocks(1), (MOST_BLOCKS + 1, 1, true));
+        assert_eq!(blocks(2), (MOST_BLOCKS + 2, 2, true));
+        assert_eq!(blocks(MOST_BLOCKS + 1), (MOST_BLOCKS + 1, 1, true));
     }
 
     proptest! {

@@ -207,15 +207,22 @@ impl Guard {
     }
 }
 
-/// Whether another user's program has connected. Root's may: it relays for the user, and can read
-/// everything anyway. Known on Linux only.
+/// Whether another user's program has connected. Known on Linux only.
 async fn is_of_another_user(stream: &TcpStream) -> bool {
     let (Ok(own), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else { return false };
-    let read = || CONNECTIONS.map(|file| std::fs::read_to_string(file).unwrap_or_default()).concat();
+    let check = move || {
+        let table = CONNECTIONS.map(|file| std::fs::read_to_string(file).unwrap_or_default()).concat();
+        is_stranger(&table, own, peer, std::env::var("SUDO_UID").ok().as_deref())
+    };
     // The table of a machine with many connections takes a while.
-    let Ok(table) = tokio::task::spawn_blocking(read).await else { return false };
-    let users = (user(&table, own, peer), user(&table, peer, own));
-    matches!(users, (Some(mine), Some(theirs)) if theirs != mine && theirs != "0")
+    tokio::task::spawn_blocking(check).await.unwrap_or(false)
+}
+
+/// Whether the peer's user is none of those who may connect: the user of this process, who may have
+/// used sudo, and root, which relays for users and can read everything anyway.
+fn is_stranger(table: &str, own: SocketAddr, peer: SocketAddr, sudo_user: Option<&str>) -> bool {
+    let (Some(mine), Some(theirs)) = (user(table, own, peer), user(table, peer, own)) else { return false };
+    ![mine, "0"].contains(&theirs) && sudo_user != Some(theirs)
 }
 
 /// The user of the connection's end that is `local`, from the kernel's table: columns 2, 3 and 8.
@@ -226,9 +233,12 @@ fn user(table: &str, local: SocketAddr, remote: SocketAddr) -> Option<&str> {
         SocketAddr::V6(_) => "none: the listener has IPv4".to_owned(),
     };
     let (local, remote) = (hex(local), hex(remote));
-    let mut rows = table.lines().map(|row| row.split_ascii_whitespace().collect::<Vec<_>>());
-    let row = rows.find(|row| row.len() > 7 && row[1].ends_with(&*local) && row[2].ends_with(&*remote))?;
-    Some(row[7])
+    let has = |column: Option<&str>, address: &str| column.is_some_and(|it| it.ends_with(address));
+    table.lines().find_map(|row| {
+        let mut columns = row.split_ascii_whitespace().skip(1);
+        let is_ours = has(columns.next(), &local) && has(columns.next(), &remote);
+        if is_ours { columns.nth(4) } else { None }
+    })
 }
 
 fn link(address: SocketAddr, start: &str, secret: &str) -> String {
@@ -243,7 +253,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
-/// Takes as long for texts that begin alike.
+/// Compares in constant time.
 fn is_equal(one: &str, other: &str) -> bool {
     digest(&SHA256, one.as_bytes()).as_ref() == digest(&SHA256, other.as_bytes()).as_ref()
 }
@@ -371,6 +381,12 @@ mod tests {
         assert_eq!(user(table, at(50_000), at(8080)), Some("1001"));
         assert_eq!(user(table, at(50_001), at(8080)), Some("1002"));
         assert_eq!(user(table, at(8080), at(8081)), None);
+        let (own, peer) = (at(8080), at(50_000));
+        assert!(is_stranger(table, own, peer, None) && is_stranger(table, own, peer, Some("7")));
+        assert!(!is_stranger(table, own, peer, Some("1001")), "sudo");
+        assert!(!is_stranger(&table.replace("1001", "1000"), own, peer, None), "the same user");
+        assert!(!is_stranger(&table.replace("1001", "0"), own, peer, None), "root");
+        assert!(!is_stranger(table, own, at(50_001), None), "one end is unknown");
     }
 
     #[cfg(target_os = "linux")]

@@ -1,4 +1,5 @@
-//! Whose page sends a request. Browsers tell; other programs send none of these headers.
+//! Detects requests from pages of other sites. Browsers name the site in headers; other programs
+//! send none of them.
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -8,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use super::text::plain_line;
 
-/// The header in which a browser tells whose page sends a request.
+/// The header in which a browser says whether the page is of the same site.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The answer to such a page.
 pub(super) const REFUSAL: &str = "the request is from another site";

@@ -387,6 +387,25 @@ async fn a_stream_lasts_until_shutdown() {
 }
 
 #[tokio::test]
+async fn pages_of_other_sites_get_no_answers_to_queries() {
+    for http1_only in [false, true] {
+        let bed = TestBed::with(http1_only, Duration::from_secs(10)).await;
+        for (path, site, status) in [
+            ("/ask?a=b", "same-origin", 200),
+            ("/ask?a=b", "cross-site", 403),
+            ("/configz", "cross-site", 200),
+        ] {
+            let request = Request::get(format!("https://{}{path}", bed.address))
+                .header(header::AUTHORIZATION, "Bearer reader")
+                .header("sec-fetch-site", site)
+                .body(Full::default())
+                .unwrap();
+            assert_eq!(bed.client.request(request).await.unwrap().status(), status, "{path}, {site}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn used_addresses_are_reported_and_port_0_disables_serving() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let mut serving = ServingOptions {
