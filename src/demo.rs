@@ -48,6 +48,7 @@ use screen::Screen;
 use server::Server;
 use supercargo_client::api::Api;
 use supercargo_config::{Catalog, Config};
+use supercargo_framework::features::Feature;
 use supercargo_serving::Loopback;
 use supercargo_telemetry::logs::LogSink;
 use text::count;
@@ -69,7 +70,9 @@ pub async fn demo(options: DemoOptions, catalog: &Catalog, logs: &LogSink) -> Re
     if io::stdout().is_terminal() {
         stop_on_hangup(&stop)?;
     }
-    let mut config = Config::load_or_default(options.config.as_deref(), catalog)?;
+    let features = catalog.features.clone().with(Feature::GenericWorkload, true);
+    let catalog = catalog.clone().with_features(features);
+    let mut config = Config::load_or_default(options.config.as_deref(), &catalog)?;
     // The demo has a single scheduler.
     config.leader_election.leader_elect = false;
     let scheduler_name = first_profile(&config)?;
@@ -85,7 +88,7 @@ pub async fn demo(options: DemoOptions, catalog: &Catalog, logs: &LogSink) -> Re
         speed: options.speed,
         keep: options.keep || options.ui,
         ui: options.ui,
-        catalog: catalog.clone(),
+        catalog,
         server,
     };
     tolerate_closed_pipe(demo.run(&stop, logs).await)

@@ -55,7 +55,8 @@ pub(crate) fn plan(path: &Path, scheduler: &str, nodes: impl FnOnce() -> Vec<Man
 #[derive(Default)]
 struct ManifestSet {
     namespaces: Vec<Manifest>,
-    /// Priority classes, and what claims for devices need: classes, slices, templates and claims.
+    /// Priority classes, groups of pods, and what claims for devices need: classes, slices, templates
+    /// and claims.
     classes: Vec<Manifest>,
     nodes: Vec<Manifest>,
     pods: Vec<Manifest>,
@@ -77,9 +78,12 @@ impl ManifestSet {
         }
         match kind.as_str() {
             "Namespace" => self.namespaces.push(manifest),
-            "PriorityClass" | "DeviceClass" | "ResourceSlice" | "ResourceClaimTemplate" | "ResourceClaim" => {
-                self.classes.push(without_status(manifest));
-            }
+            "PriorityClass"
+            | "DeviceClass"
+            | "ResourceSlice"
+            | "ResourceClaimTemplate"
+            | "ResourceClaim"
+            | "PodGroup" => self.classes.push(without_status(manifest)),
             "Node" => self.nodes.push(manifest),
             "Pod" if matches!(manifest.value["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) => {
                 self.finished_pods += 1;

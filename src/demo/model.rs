@@ -22,7 +22,7 @@ const GATED: &str = "SchedulingGated";
 pub(crate) enum PodState {
     /// Not decided yet.
     New,
-    /// The pod has scheduling gates.
+    /// The pod has scheduling gates, or its group has not been tried.
     Gated,
     /// The scheduler found no node. Holds the reason.
     Waiting(Arc<str>),
@@ -48,6 +48,8 @@ impl PodState {
             Some(condition) if &*condition.status == "False" && &*condition.reason != GATED => {
                 Self::Waiting(Arc::clone(&condition.message))
             }
+            // Nothing is said about a pod whose group is incomplete.
+            _ if pod.spec.group().is_some() => Self::Gated,
             _ => Self::New,
         }
     }
@@ -85,7 +87,7 @@ pub(crate) struct Counts {
     pub(crate) bound: usize,
     /// Pods without a node that fits.
     pub(crate) waiting: usize,
-    /// Pods with scheduling gates.
+    /// Pods with scheduling gates, or of a group that has not been tried.
     pub(crate) gated: usize,
     /// Pods without a decision.
     pub(crate) undecided: usize,
@@ -212,7 +214,8 @@ impl Model {
         }
         let old = before.as_ref().map(|known| &known.state);
         let since = match (&before, old) {
-            (Some(before), Some(old)) if *old != PodState::Gated || state == PodState::Gated => before.since,
+            // The gates of a pod that is bound from there were those of its group.
+            (Some(before), Some(old)) if *old != PodState::Gated || state != PodState::New => before.since,
             _ => at,
         };
         let known = KnownPod { pod: Arc::clone(pod), state, since };
@@ -299,7 +302,7 @@ impl Model {
                     return;
                 }
                 let took = at.saturating_sub(known.since);
-                if !matches!(old, Some(PodState::Waiting(_))) {
+                if !matches!(old, Some(PodState::Waiting(_) | PodState::Gated)) {
                     self.bound_at_once.push(took);
                 }
                 self.last_bound = Some(at);

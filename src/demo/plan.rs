@@ -8,7 +8,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     /// Objects created before the scheduler starts: nodes, namespaces, classes, and
-    /// what claims for devices need.
+    /// what claims for devices and groups of pods need.
     pub(crate) first: Vec<Manifest>,
     /// Later changes, in order.
     pub(crate) steps: Vec<TimedAction>,
@@ -82,6 +82,7 @@ impl Manifest {
             "DaemonSet" => ("apis/apps/v1", "daemonsets"),
             "Deployment" => ("apis/apps/v1", "deployments"),
             "Job" => ("apis/batch/v1", "jobs"),
+            "PodGroup" => ("apis/scheduling.k8s.io/v1beta1", "podgroups"),
             "ReplicaSet" => ("apis/apps/v1", "replicasets"),
             "ReplicationController" => ("api/v1", "replicationcontrollers"),
             "ResourceClaim" => ("apis/resource.k8s.io/v1", "resourceclaims"),

@@ -76,7 +76,8 @@ fn waiting(model: &Model, columns: usize, text: &mut String) {
     }
     if !model.gated().is_empty() {
         let _ = writeln!(text, "{:>5}  {}", counts.gated, names(model.gated().iter(), width));
-        let _ = writeln!(text, "{INDENT}These pods have scheduling gates.");
+        let _ =
+            writeln!(text, "{INDENT}These pods have scheduling gates, or wait for others of their group.");
     }
     if counts.undecided > 0 {
         let _ = writeln!(text, "{:>5}  not tried yet", counts.undecided);
@@ -146,7 +147,7 @@ Requested: 25 % of CPU, 0 % of memory. Last pod bound after 0.1 s.
     2  big-1, big-2
        0/2 nodes are available: 2 Insufficient cpu.
     1  held
-       These pods have scheduling gates.
+       These pods have scheduling gates, or wait for others of their group.
 ";
         assert_eq!(summary(&model(), 80), expected);
         assert_eq!(

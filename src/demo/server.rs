@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use supercargo_apiserver::{ApiServer, Endpoint, Listen, sim};
+use supercargo_apiserver::{ApiServer, Endpoint, Listen, Settings, sim};
 use tempfile::TempDir;
 
 use supercargo_client::connection::connect;
@@ -21,7 +21,7 @@ pub(crate) struct Server {
 impl Server {
     /// Starts the server.
     pub(crate) async fn start() -> Result<Self> {
-        let api = ApiServer::default();
+        let api = ApiServer::new(Settings { pod_groups: true, ..Settings::default() });
         let simulation = api.simulate(&sim::Options::default());
         let endpoint = api.listen(Listen::default()).await.context("cannot listen on loopback")?;
         let folder = tempfile::Builder::new().prefix("supercargo-demo-").tempdir();

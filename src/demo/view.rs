@@ -149,7 +149,7 @@ fn draw_waiting(canvas: &mut Canvas, model: &Model, mut area: Area, titles: bool
         .collect();
     if let Some(first) = model.gated().first() {
         let more = if model.gated().len() > 1 { " …" } else { "" };
-        reasons.push((model.gated().len(), format!("{}{more}: scheduling gates", display_name(first))));
+        reasons.push((model.gated().len(), format!("{}{more}: gates, or a group", display_name(first))));
     }
     if titles {
         area.title(canvas, "why pods wait", if reasons.is_empty() { "no pod waits" } else { "" });

@@ -22,6 +22,8 @@ const GPU: &str = "example.com/gpu";
 const GPUS: u32 = 8;
 /// Templates of claims for GPUs, and how many each requests.
 const CLAIM_TEMPLATES: [(&str, u32); 2] = [("one-gpu", 1), ("two-gpus", 2)];
+/// The pods of a training job, which start together or not at all.
+const GANG: &str = "gang";
 /// Smallest cluster with separate node pools for databases, the edge and GPUs.
 const NODES_FOR_POOLS: usize = 8;
 /// Smallest cluster with a node that joins late.
@@ -68,13 +70,14 @@ const fn app(
 
 /// The first app gets the remainder of rounding.
 const APPS: &[App] = &[
-    app("web", 56, (0, 3000), ("500m", "512Mi"), |_, _| {}),
+    app("web", 52, (0, 3000), ("500m", "512Mi"), |_, _| {}),
     app("api", 40, (300, 4000), ("750m", "1Gi"), in_two_zones),
     app("worker", 34, (1000, 7000), ("1", "2Gi"), |_, _| {}),
     app("nightly", 24, (800, 1800), ("1", "1Gi"), gated),
     app("cache", 18, (500, 3500), ("500m", "6Gi"), rather_with_ssd),
     app("db", 9, (100, 2500), ("2", "12Gi"), on_database_nodes),
     app("ingress", 5, (200, 1500), ("500m", "256Mi"), on_the_edge),
+    app(GANG, 4, (1200, 5600), ("1", "2Gi"), in_gang),
     app("train", 6, (1500, 2500), ("2", "8Gi"), with_two_gpus),
     app("infer", 5, (1500, 2500), ("1", "4Gi"), with_gpu),
     app("mars", 2, (2600, 3000), ("250m", "128Mi"), in_no_zone),
@@ -126,6 +129,10 @@ fn claim_gpus(spec: &mut Value, template: &str) {
     spec["tolerations"] = json!([{ "key": GPU, "operator": "Exists", "effect": "NoSchedule" }]);
 }
 
+fn in_gang(spec: &mut Value, _pools: bool) {
+    spec["schedulingGroup"] = json!({ "podGroupName": GANG });
+}
+
 fn in_no_zone(spec: &mut Value, _pools: bool) {
     spec["nodeSelector"] = json!({ ZONE: "mars" });
 }
@@ -154,7 +161,10 @@ pub(crate) fn plan(size: Size, scheduler: &str) -> Plan {
         Action::LiftGates { .. } => false,
     };
     let templates = CLAIM_TEMPLATES.iter().filter(|_| steps.iter().any(claims_gpus));
-    let first = templates.map(|(name, count)| claim_template(name, *count)).chain(nodes).collect();
+    let members = steps.iter().filter(|step| is_in_gang(step)).count();
+    let gang = (members > 0).then(|| pod_group(GANG, members));
+    let first = templates.map(|(name, count)| claim_template(name, *count)).chain(gang).chain(nodes);
+    let first = first.collect();
     Plan { first, steps, pods: size.pods, notes: Vec::new() }
 }
 
@@ -230,6 +240,20 @@ fn claim_template(name: &str, count: u32) -> Manifest {
         "metadata": { "name": name, "namespace": "default" },
         "spec": { "spec": { "devices": { "requests": [request] } } },
     }))
+}
+
+/// A group of pods that start together or not at all.
+fn pod_group(name: &str, pods: usize) -> Manifest {
+    Manifest::new(json!({
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": { "schedulingPolicy": { "gang": { "minCount": pods } } },
+    }))
+}
+
+fn is_in_gang(step: &TimedAction) -> bool {
+    matches!(&step.action, Action::Create(pod) if pod.value["spec"]["schedulingGroup"].is_object())
 }
 
 /// The pods of all apps, with their arrival times.
@@ -326,6 +350,9 @@ mod tests {
         assert_eq!(lifted, Some((GATES_LIFTED, of_app(&plan, "nightly").count())));
         let last = plan.steps.last().unwrap().at;
         assert!(last > LATE_NODE_JOINS && last < Duration::from_secs(8), "{last:?}");
+        // The job waits for its last pod, and all of its pods are needed.
+        let group = plan.first.iter().find(|object| object.kind() == "PodGroup").unwrap();
+        assert_eq!(group.value["spec"]["schedulingPolicy"]["gang"]["minCount"], of_app(&plan, GANG).count());
         // Gated pods arrive before their gates are removed.
         assert!(
             APPS.iter().all(|app| app.name != "nightly" || Duration::from_millis(app.to + 80) < GATES_LIFTED)
@@ -347,7 +374,8 @@ mod tests {
             let plan = sized(nodes, pods, seed);
             prop_assert_eq!((plan.count("Node"), plan.count("Pod")), (nodes, pods));
             let names: BTreeSet<_> = plan.objects().map(|o| (o.kind(), o.name())).collect();
-            prop_assert_eq!(names.len(), nodes + pods + plan.count("ResourceClaimTemplate"));
+            let others = plan.count("ResourceClaimTemplate") + plan.count("PodGroup");
+            prop_assert_eq!(names.len(), nodes + pods + others);
             prop_assert!(plan.steps.is_sorted_by_key(|step| step.at));
         }
     }

@@ -57,6 +57,7 @@ fn demo_in_a_pipe_prints_lines_and_summary() {
     {
         assert!(out.contains(line), "{line:?}: {out}");
     }
+    assert_eq!(out.matches(" gang-").count(), 4, "it starts whole, and never waits with a reason: {out}");
     let summary = &out[out.find("\n\n").unwrap()..];
     assert!(summary.contains("194 of 200 pods bound, on 30 nodes in 3 zones.\n"), "{out}");
     assert!(summary.contains(" of 16 devices.\n"), "{out}");
