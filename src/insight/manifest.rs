@@ -1,5 +1,6 @@
 //! The pod that a question is about: one of the cluster, or one of a manifest.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, stdin};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use serde_json::{Map, Value, json};
 /// The most bytes of a manifest.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The UID of a manifest's pod: the API server gives no such one.
+/// The UID of a manifest's pod. The API server never assigns it.
 pub(super) const UID_OF_MANIFEST: &str = "manifest";
 
 /// Workloads, and where they have the template of their pods.
@@ -26,8 +27,16 @@ const WORKLOADS: &[(&str, &str)] = &[
     ("CronJob", "/spec/jobTemplate/spec/template"),
 ];
 
-/// The fields of a container that scheduling reads. Others, such as the environment, may be secret
-/// and are not sent.
+/// The fields of a pod's spec that scheduling reads. Others may be secret, and are not sent.
+const SPEC_FIELDS: &str = "affinity containers hostNetwork hostUsers initContainers nodeSelector overhead \
+    preemptionPolicy priority resourceClaims resources schedulerName schedulingGates schedulingGroup tolerations \
+    topologySpreadConstraints volumes";
+
+/// The same of the sources of volumes.
+const VOLUME_FIELDS: &str = "claimName diskName diskURI driver image iqn kind lun monitors pdName pool readOnly \
+    reference targetPortal volumeID";
+
+/// The same of a container. Its environment, for one, may be secret.
 const CONTAINER_FIELDS: &[&str] =
     &["name", "image", "ports", "resources", "volumeMounts", "restartPolicy", "restartPolicyRules"];
 
@@ -40,6 +49,8 @@ const OF_DAEMON_SET: &[(&str, &str)] = &[
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
+/// The same with the host network.
+const OF_DAEMON_SET_ON_HOST: &[(&str, &str)] = &[("node.kubernetes.io/network-unavailable", "NoSchedule")];
 
 /// The pod that a question is about.
 #[derive(Args, Debug, Serialize)]
@@ -142,23 +153,34 @@ fn stored(object: &Value, pod: &Value) -> Result<Value> {
     let has_containers = spec.get("containers").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
     ensure!(has_containers, "the pod's spec.containers is missing");
     let mut spec = spec.clone();
-    // The question is where it would go.
-    for field in ["nodeName", "ephemeralContainers", "imagePullSecrets", "securityContext"] {
-        spec.remove(field);
+    // Without `nodeName`: the question is where it would go.
+    spec.retain(|field, _| SPEC_FIELDS.split(' ').any(|known| known == field));
+    for volume in objects(spec.get_mut("volumes")) {
+        reduce_volume(volume)?;
+    }
+    for claim in objects(spec.get_mut("resourceClaims")) {
+        ensure!(
+            !claim.contains_key("resourceClaimTemplateName"),
+            "spec.resourceClaims: a claim of a resourceClaimTemplateName exists only once its pod does"
+        );
     }
     spec.entry("schedulerName").or_insert_with(|| "default-scheduler".into());
     let on_host = spec.get("hostNetwork") == Some(&Value::Bool(true));
+    let mut requested = BTreeSet::new();
     for field in ["initContainers", "containers"] {
-        for container in spec.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten() {
-            if let Some(container) = container.as_object_mut() {
-                default_container(container, on_host);
-            }
+        for container in objects(spec.get_mut(field)) {
+            default_container(container, on_host);
+            requested.extend(container.get("resources").map(requests).unwrap_or_default());
         }
     }
+    write_quantities(spec.get_mut("overhead"));
+    // What containers request is the pod's request already.
+    default_requests(spec.get_mut("resources"), &requested);
     if kind(object) == "DaemonSet" {
         let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
         let of_controller = OF_DAEMON_SET
             .iter()
+            .chain(OF_DAEMON_SET_ON_HOST.iter().filter(|_| on_host))
             .map(|(key, effect)| json!({ "key": key, "operator": "Exists", "effect": effect }));
         if let Some(tolerations) = tolerations.as_array_mut() {
             tolerations.extend(of_controller);
@@ -177,18 +199,56 @@ fn stored(object: &Value, pod: &Value) -> Result<Value> {
 
 fn default_container(container: &mut Map<String, Value>, on_host: bool) {
     container.retain(|field, _| CONTAINER_FIELDS.contains(&&**field));
-    for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let Some(port) = port.as_object_mut() else { continue };
+    for port in objects(container.get_mut("ports")) {
         port.entry("protocol").or_insert_with(|| "TCP".into());
         if let Some(number) = port.get("containerPort").cloned().filter(|_| on_host) {
             port.entry("hostPort").or_insert(number);
         }
     }
-    let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) else { return };
+    default_requests(container.get_mut("resources"), &BTreeSet::new());
+}
+
+/// The objects of a list.
+fn objects(list: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
+    list.and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+/// Keeps what scheduling reads of a volume.
+fn reduce_volume(volume: &mut Map<String, Value>) -> Result<()> {
+    ensure!(
+        !volume.contains_key("ephemeral"),
+        "spec.volumes: the claim of an ephemeral volume exists only once its pod does"
+    );
+    for source in volume.values_mut().filter_map(Value::as_object_mut) {
+        source.retain(|field, _| VOLUME_FIELDS.split(' ').any(|known| known == field));
+    }
+    Ok(())
+}
+
+/// The names of the resources that are requested.
+fn requests(resources: &Value) -> BTreeSet<String> {
+    resources["requests"].as_object().into_iter().flat_map(Map::keys).cloned().collect()
+}
+
+/// Defaults requests to limits, except those that others request.
+fn default_requests(resources: Option<&mut Value>, except: &BTreeSet<String>) {
+    let Some(resources) = resources.and_then(Value::as_object_mut) else { return };
+    for field in ["limits", "requests"] {
+        write_quantities(resources.get_mut(field));
+    }
     let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
     if let Some(requests) = resources.entry("requests").or_insert_with(|| json!({})).as_object_mut() {
-        for (resource, limit) in limits {
+        for (resource, limit) in limits.into_iter().filter(|(resource, _)| !except.contains(resource)) {
             requests.entry(resource).or_insert(limit);
+        }
+    }
+}
+
+/// Writes quantities as the API server does: as strings. A manifest may have numbers.
+fn write_quantities(quantities: Option<&mut Value>) {
+    for quantity in quantities.and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+        if let Value::Number(number) = quantity {
+            *quantity = number.to_string().into();
         }
     }
 }
@@ -215,7 +275,7 @@ mod tests {
 
     #[test]
     fn every_workload_has_the_pod_of_its_template() {
-        let container = json!({ "name": "c", "resources": { "limits": { "cpu": "2" } } });
+        let container = json!({ "name": "c", "resources": { "limits": { "cpu": 2 } } });
         let spec = json!({ "nodeName": "n", "containers": [container] });
         let template = json!({ "metadata": { "labels": { "app": "web" } }, "spec": spec });
         for (kind, path) in WORKLOADS {
@@ -237,13 +297,41 @@ mod tests {
         let pod = pod_of(
             "kind: Service\nmetadata: {name: s}\n---\nkind: Pod\nmetadata: {generateName: web-}\nspec:\n  \
              hostNetwork: true\n  containers:\n  - name: c\n    env: [{name: PASSWORD, value: secret}]\n    \
-             args: [secret]\n    ports: [{containerPort: 80}]\n---\n",
+             args: [secret]\n    ports: [{containerPort: 80}]\n  dnsConfig: {searches: [secret]}\n  volumes:\n  \
+             - {name: a, csi: {driver: d, volumeAttributes: {password: secret}}}\n  \
+             - {name: b, flexVolume: {driver: d, options: {password: secret}}}\n---\n",
         )
         .unwrap();
+        let volumes = json!([
+            { "name": "a", "csi": { "driver": "d" } },
+            { "name": "b", "flexVolume": { "driver": "d" } },
+        ]);
+        assert_eq!(pod["spec"]["volumes"], volumes);
         assert_eq!(pod["metadata"]["name"], "web");
         let port = json!({ "containerPort": 80, "hostPort": 80, "protocol": "TCP" });
         assert_eq!(pod["spec"]["containers"], json!([{ "name": "c", "ports": [port] }]));
         assert!(!pod.to_string().contains("secret"));
+    }
+
+    #[test]
+    fn quantities_may_be_numbers_and_limits_become_requests() {
+        let pod = pod_of(
+            "kind: DaemonSet\nmetadata: {name: d}\nspec: {template: {spec: {\n  hostNetwork: true,\n  \
+             overhead: {cpu: 0.25}, resources: {limits: {cpu: 3, memory: 1Gi}},\n  containers: [{name: c, \
+             resources: {limits: {example.com/gpu: 1}, requests: {cpu: 1}}}]}}}",
+        )
+        .unwrap();
+        let spec = &pod["spec"];
+        assert_eq!(spec["overhead"], json!({ "cpu": "0.25" }));
+        // The pod requests the CPU of its containers.
+        let resources = json!({ "limits": { "cpu": "3", "memory": "1Gi" }, "requests": { "memory": "1Gi" } });
+        assert_eq!(spec["resources"], resources);
+        let of_container = json!({
+            "limits": { "example.com/gpu": "1" }, "requests": { "cpu": "1", "example.com/gpu": "1" },
+        });
+        assert_eq!(spec["containers"][0]["resources"], of_container);
+        let tolerations = spec["tolerations"].as_array().unwrap();
+        assert!(tolerations.iter().any(|it| it["key"] == "node.kubernetes.io/network-unavailable"));
     }
 
     #[test]
@@ -263,6 +351,15 @@ mod tests {
             (
                 "kind: Pod\nmetadata: {name: a}\nspec: {containers: 7}",
                 "Pod a: the pod's spec.containers is missing",
+            ),
+            (
+                "kind: Pod\nmetadata: {name: a}\nspec: {containers: [{}], volumes: [{ephemeral: {}}]}",
+                "Pod a: spec.volumes: the claim of an ephemeral volume exists only once",
+            ),
+            (
+                "kind: Pod\nmetadata: {name: a}\nspec: {containers: [{}], resourceClaims: \
+                 [{resourceClaimTemplateName: t}]}",
+                "Pod a: spec.resourceClaims: a claim of a resourceClaimTemplateName exists only once",
             ),
         ] {
             let error = error(text);
