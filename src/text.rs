@@ -38,6 +38,31 @@ fn scaled(mut amount: i64, base: i64, suffixes: [&str; 7]) -> String {
     format!("{amount}{}", suffixes[scale])
 }
 
+/// Replaces what moves a terminal's cursor or hides text. Texts may come from strangers.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if is_printable(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
+}
+
+/// The same of JSON, without loss: such characters are in strings only, and are escaped there.
+pub(crate) fn printable_json(json: &str) -> String {
+    let escaped = |c: char| c.encode_utf16(&mut [0; 2]).iter().flat_map(|it| hex(*it)).collect();
+    json.chars().map(|c| if is_printable(c) { c.to_string() } else { escaped(c) }).collect()
+}
+
+fn hex(unit: u16) -> Vec<char> {
+    format!("\\u{unit:04x}").chars().collect()
+}
+
+/// Whether a terminal shows the character as itself: it is no control character, has a width, and
+/// does not change the writing direction.
+fn is_printable(c: char) -> bool {
+    c == '\n'
+        || !(c.is_control()
+            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{3164}' | '\u{feff}'
+                | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2064}'
+                | '\u{2066}'..='\u{2069}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'))
+}
+
 /// Wraps a text to `columns`, between words if possible.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(1);
@@ -89,6 +114,16 @@ mod tests {
         for (resource, amount, text) in cases {
             assert_eq!(quantity(resource, amount), text);
         }
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_replaced_and_escaped_in_json() {
+        let hostile = "a\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{200b}\u{e0041}\nü漢";
+        assert_eq!(printable(hostile), "a\u{fffd}]0;x\u{fffd}\u{fffd}31m\u{fffd}\u{fffd}\u{fffd}\nü漢");
+        let json = serde_json::json!({ "text": hostile }).to_string();
+        let shown = printable_json(&json);
+        assert!(shown.chars().all(is_printable), "{shown:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap()["text"], hostile);
     }
 
     #[test]

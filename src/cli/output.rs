@@ -4,6 +4,8 @@ use std::io::{self, ErrorKind, Write};
 
 use anyhow::{Context as _, Result};
 
+use crate::text::printable;
+
 /// Writes to standard output.
 pub(crate) fn print(text: &[u8]) -> Result<()> {
     tolerate_closed_pipe(write_text(&mut io::stdout(), text))
@@ -11,7 +13,12 @@ pub(crate) fn print(text: &[u8]) -> Result<()> {
 
 /// Writes a line to standard error. Its reader may be gone.
 pub(crate) fn print_error(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = write_error(&mut io::stderr(), line);
+}
+
+/// An error may quote what strangers wrote.
+fn write_error(out: &mut dyn Write, line: &str) -> io::Result<()> {
+    writeln!(out, "{}", printable(line))
 }
 
 /// A failure as every command prints it; clap has the same prefix.
@@ -46,6 +53,13 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn errors_do_not_control_the_terminal() {
+        let mut written = Vec::new();
+        write_error(&mut written, "it has \u{1b}]0;x\u{7}").unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), "it has \u{fffd}]0;x\u{fffd}\n");
     }
 
     #[test]

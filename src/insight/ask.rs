@@ -1,5 +1,6 @@
 //! Commands that ask a question.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,8 +22,8 @@ use supercargo_scheduler::{Options, Scheduler};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::progress::Deadline;
-use super::question::{Answer, Format, NO_ANSWER, Question, SHORT, State, View};
+use super::progress::{Deadline, LATE};
+use super::question::{Answer, Format, NO_ANSWER, NoAnswer, Question, SHORT, State, View};
 use super::remote::{Remote, Way};
 use super::watch::{PERIOD, Screen};
 use crate::cli::output;
@@ -86,7 +87,7 @@ impl<Q: Question> Ask<Q> {
                 output::print(text.as_bytes())?;
                 Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
             }
-            Err(error) => {
+            Err(NoAnswer { error, .. }) => {
                 output::print_error(&output::error_line(&full_text(&*error)));
                 Ok(ExitCode::from(NO_ANSWER))
             }
@@ -96,13 +97,17 @@ impl<Q: Question> Ask<Q> {
     /// Prints each new answer, until a signal or the last one.
     async fn watch(self, catalog: &Catalog) -> Result<ExitCode> {
         let catalog = self.source.features.applied_to(catalog)?;
-        let stop = stop_signal(|| {})?;
         let mut screen = Screen::new(self.view.output == Format::Json);
+        // Before signals are caught: Ctrl-C also ends a command that still reads its manifest.
+        let mut asking = match self.begin(catalog) {
+            Ok(asking) => asking,
+            Err(error) => {
+                screen.show(Err(error.into()))?;
+                return Ok(screen.code());
+            }
+        };
+        let stop = stop_signal(|| {})?;
         let answers = async {
-            let mut asking = match self.begin(catalog) {
-                Ok(asking) => asking,
-                Err(error) => return screen.show(Err(error)).map(drop),
-            };
             while !screen.show(asking.answer(true).await)? {
                 sleep(PERIOD).await;
             }
@@ -145,27 +150,17 @@ enum From {
 
 impl<Q: Question> Asking<Q> {
     /// The answer to the question now. What is open stays open for the next one, if one follows.
-    async fn answer(&mut self, is_watched: bool) -> Result<Answer> {
+    async fn answer(&mut self, is_watched: bool) -> Result<Answer, NoAnswer> {
         let Self { question, view, limit, from } = self;
         match from {
             From::Running { remote, way: kept } => {
                 let limit = (*limit).min(SHORT);
                 let ask = async {
-                    let way = match kept.take() {
-                        Some(way) => way,
-                        None => Box::new(remote.target.open().await?),
-                    };
-                    // A way that has failed is not kept.
-                    let answer = way.ask(&**question, view).await?;
-                    *kept = Some(way);
-                    answer
+                    let open = async || Ok(Box::new(remote.target.open().await?));
+                    ask_by(kept, open, async |way| way.ask(&**question, view).await).await?
                 };
-                let late = || {
-                    format!(
-                        "no answer within {} s; with --standalone, --timeout allows more",
-                        limit.as_secs()
-                    )
-                };
+                let late =
+                    || format!("{LATE} {} s; with --standalone, --timeout allows more", limit.as_secs());
                 timeout(limit, ask).await.with_context(late)?
             }
             From::Cluster { catalog, source, reader: kept } => {
@@ -175,25 +170,56 @@ impl<Q: Question> Asking<Q> {
                     None => Box::new(source.read(catalog, *limit).await?),
                 };
                 if !is_watched {
-                    reader.informers.shut_down().await;
+                    reader.informers.0.shut_down().await;
                 }
                 let state = reader.state(deadline)?;
                 let (question, view) = (Arc::clone(question), view.clone());
                 // A task of its own: plugins may compute for long.
                 let answer = tokio::spawn(async move { question.answer(state, &view) });
-                let late = || format!("no answer within {} s; --timeout allows more", limit.as_secs());
+                let late = || format!("{LATE} {} s; --timeout allows more", limit.as_secs());
                 // What is late is still using the plugins of this reader.
                 let answer = deadline.bound(answer).await.with_context(late)?;
                 *kept = Some(reader);
-                answer.context("a plugin panicked")?
+                let answer = answer.context("a plugin panicked")?;
+                answer.map_err(|error| NoAnswer { error, is_final: !deadline.is_over() })
             }
         }
     }
 }
 
+/// Asks by the way that is kept. If there is none or it has failed, asks by a new one. Keeps only
+/// a way that works.
+async fn ask_by<W, T>(
+    kept: &mut Option<W>,
+    open: impl AsyncFnOnce() -> Result<W>,
+    ask: impl AsyncFn(&W) -> Result<T>,
+) -> Result<T> {
+    // Its token may have expired, or its leader may be gone.
+    if let Some(way) = kept.take()
+        && let Ok(answer) = ask(&way).await
+    {
+        *kept = Some(way);
+        return Ok(answer);
+    }
+    let way = open().await?;
+    let answer = ask(&way).await?;
+    *kept = Some(way);
+    Ok(answer)
+}
+
+/// Informers that stop with this value.
+struct Running(Informers);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Its first step stops them, and nobody waits for the rest.
+        self.0.shut_down().now_or_never();
+    }
+}
+
 /// A scheduler that follows the cluster, and never schedules.
 struct Reader {
-    informers: Informers,
+    informers: Running,
     inputs: Receiver<Message>,
     scheduler: Scheduler,
     host: Host,
@@ -238,7 +264,7 @@ impl Source {
 impl Reader {
     /// The state of the cluster now.
     fn state(&mut self, deadline: Deadline) -> Result<State> {
-        if let Some(failure) = self.informers.failed().now_or_never() {
+        if let Some(failure) = self.informers.0.failed().now_or_never() {
             bail!("{failure}");
         }
         let now = self.host.clock.now();
@@ -259,26 +285,90 @@ async fn follow(
     connection: &Connection,
     kinds: (PodKind, NodeKind),
     resources: &[Text],
-) -> Result<(Informers, Receiver<Message>)> {
+) -> Result<(Running, Receiver<Message>)> {
     let (server, client) = reading_client(connection)?;
     let (mailbox, messages) = Mailbox::new();
-    let informers = Informers::new(&server, client, &mailbox, kinds)?;
-    let never = CancellationToken::new();
+    let running = Running(Informers::new(&server, client, &mailbox, kinds)?);
+    let (informers, never) = (&running.0, CancellationToken::new());
     informers.start();
     informers.watch_objects(&mailbox, resources, &never).await;
     tokio::select! {
         _ = informers.synced(&never) => {}
         failure = informers.failed() => bail!("{failure}"),
     }
-    Ok((informers, messages))
+    Ok((running, messages))
 }
 
 /// The kubeconfig that kubectl uses, if it exists.
 fn usual_kubeconfig() -> Option<PathBuf> {
-    let named = std::env::var_os("KUBECONFIG").filter(|value| !value.is_empty());
-    let first = named.and_then(|value| std::env::split_paths(&value).next());
-    first.or_else(|| {
+    let named = std::env::var_os("KUBECONFIG").and_then(|files| first_of(&files));
+    named.or_else(|| {
         let file = PathBuf::from(std::env::var_os("HOME")?).join(".kube/config");
         file.exists().then_some(file)
     })
+}
+
+/// The first file of a list that exists. If none does, the first one, so that an error names it.
+fn first_of(files: &OsStr) -> Option<PathBuf> {
+    let files: Vec<_> = std::env::split_paths(files).filter(|file| !file.as_os_str().is_empty()).collect();
+    files.iter().find(|file| file.exists()).or(files.first()).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::sync::mpsc::TryRecvError;
+
+    use kube::Client;
+    use supercargo_apiserver::ApiServer;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_way_that_fails_is_replaced_before_an_error_is_shown() {
+        let asked = RefCell::new(Vec::new());
+        let ask = async |way: &&'static str| {
+            asked.borrow_mut().push(*way);
+            ensure!(*way != "expired", "it is {way}");
+            Ok(*way)
+        };
+        let open = |new: &'static str| async move || Ok(new);
+        let mut kept = None;
+        assert_eq!(ask_by(&mut kept, open("first"), &ask).await.unwrap(), "first");
+        assert_eq!(ask_by(&mut kept, open("unused"), &ask).await.unwrap(), "first");
+        kept = Some("expired");
+        assert_eq!(ask_by(&mut kept, open("second"), &ask).await.unwrap(), "second");
+        ask_by(&mut Some("expired"), open("expired"), &ask).await.unwrap_err();
+        assert_eq!(*asked.borrow(), ["first", "first", "expired", "second", "expired", "expired"]);
+        assert_eq!(kept, Some("second"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn informers_stop_when_their_reader_is_lost() {
+        let (mailbox, messages) = Mailbox::new();
+        let client = Client::new(ApiServer::default().service(), "default");
+        let running = Running(Informers::new("test", client, &mailbox, kinds(false)).unwrap());
+        running.0.start();
+        assert!(running.0.synced(&CancellationToken::new()).await.is_synced());
+        drop((running, mailbox));
+        // Their handlers have the other ends of the channel.
+        let ended = async {
+            while messages.try_recv().err() != Some(TryRecvError::Disconnected) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_mins(1), ended).await.unwrap();
+    }
+
+    #[test]
+    fn the_first_kubeconfig_that_exists_is_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        std::fs::write(&file, "").unwrap();
+        let of = |text: &str| first_of(OsStr::new(text)).map(|file| file.display().to_string());
+        let name = file.display().to_string();
+        assert_eq!(of(&format!(":/nowhere:{name}")), Some(name));
+        assert_eq!(of("/nowhere:/nothing"), Some("/nowhere".to_owned()));
+        assert_eq!((of(""), of(":")), (None, None));
+    }
 }

@@ -11,7 +11,7 @@ use supercargo_client::connection::Choice;
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct ClusterOptions {
     /// Kubeconfig. Defaults to kubectl's own if the leader is asked; else, in order: the
-    /// configuration's, the first file of $KUBECONFIG, ~/.kube/config, the service account
+    /// configuration's, the first existing file of $KUBECONFIG, ~/.kube/config, the service account
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig, instead of the current one

@@ -113,7 +113,7 @@ impl Kubectl<'_> {
             );
         }
         // Fails without a kubeconfig, as in a pod.
-        let view = ["config", "view", "--minify", "-o", "jsonpath={..namespace}"];
+        let view = ["config", "view", "--minify", "-o", "jsonpath={.contexts[0].context.namespace}"];
         Ok(self.output(&view).await.ok().filter(|namespace| !namespace.is_empty()))
     }
 

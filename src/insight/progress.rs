@@ -7,7 +7,10 @@ use anyhow::{Result, ensure};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
-/// The time between two lines.
+/// How a text begins that says that an answer is late.
+pub(super) const LATE: &str = "no answer within";
+
+/// The time between two lines, and before the first.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// When an answer is too late.
@@ -39,7 +42,7 @@ impl Deadline {
 
     /// An error once the deadline has passed.
     fn check(self) -> Result<()> {
-        ensure!(!self.is_over(), "no answer within {} s", self.limit.as_secs());
+        ensure!(!self.is_over(), "{LATE} {} s", self.limit.as_secs());
         Ok(())
     }
 }
@@ -50,34 +53,60 @@ pub(super) struct Progress {
     what: &'static str,
     done: usize,
     all: usize,
-    shown: Option<Instant>,
+    last: Instant,
+    is_shown: bool,
     is_terminal: bool,
 }
 
 impl Progress {
     pub(super) fn new(what: &'static str, all: usize, deadline: Deadline) -> Self {
-        Self { deadline, what, done: 0, all, shown: None, is_terminal: stderr().is_terminal() }
+        let (last, is_terminal) = (Instant::now(), stderr().is_terminal());
+        Self { deadline, what, done: 0, all, last, is_shown: false, is_terminal }
     }
 
     /// Counts a step. An error once the deadline has passed.
     pub(super) fn step(&mut self) -> Result<()> {
         self.done += 1;
-        let is_due = self.shown.is_none_or(|shown| shown.elapsed() >= INTERVAL);
-        if self.is_terminal && is_due {
-            self.shown = Some(Instant::now());
+        if self.is_terminal && self.is_due() {
+            self.is_shown = true;
             let Self { what, done, all, .. } = self;
             // Nobody may read it.
             let _ = write!(stderr(), "\r{done} of {all} {what} ");
         }
         self.deadline.check()
     }
+
+    /// Whether it is time for a line.
+    fn is_due(&mut self) -> bool {
+        let is_due = self.last.elapsed() >= INTERVAL;
+        if is_due {
+            self.last = Instant::now();
+        }
+        is_due
+    }
 }
 
 /// Clears the line.
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.shown.is_some() {
+        if self.is_shown {
             let _ = write!(stderr(), "\r{:40}\r", "");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quick_answer_shows_no_progress() {
+        let mut progress = Progress::new("pods", 3, Deadline::after(Duration::from_secs(1)));
+        assert!(!progress.is_due());
+        advance(INTERVAL).await;
+        assert!(progress.is_due());
+        assert!(!progress.is_due());
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::Value;
@@ -49,6 +49,21 @@ pub(crate) struct Answer {
     pub(super) is_good: bool,
     /// Whether there is nothing more to wait for.
     pub(super) is_settled: bool,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) struct NoAnswer {
+    pub(super) error: anyhow::Error,
+    /// Whether it stays so, however often the question is asked.
+    pub(super) is_final: bool,
+}
+
+/// Most errors are about the moment.
+impl From<anyhow::Error> for NoAnswer {
+    fn from(error: anyhow::Error) -> Self {
+        Self { error, is_final: false }
+    }
 }
 
 impl From<(String, bool)> for Answer {
@@ -99,8 +114,11 @@ impl State {
 
     /// The key of a pod that someone names.
     pub(super) fn key(&self, pod: &str, view: &View) -> Result<PodKey> {
-        let usual = view.context_namespace.as_deref().unwrap_or(&self.namespace);
-        key(pod, view.namespace.as_deref(), usual)
+        key(pod, view.namespace.as_deref(), self.usual_namespace(view))
+    }
+
+    fn usual_namespace<'a>(&'a self, view: &'a View) -> &'a str {
+        view.context_namespace.as_deref().unwrap_or(&self.namespace)
     }
 
     /// The pod of a question.
@@ -115,12 +133,7 @@ impl State {
     /// The pod of a manifest.
     fn imagined(&self, json: &str, view: &View) -> Result<Arc<PodInfo>> {
         let mut pod: Value = serde_json::from_str(json).context("the manifest is not JSON")?;
-        let name = pod["metadata"]["name"].as_str().context("the manifest has no metadata.name")?;
-        let own = pod["metadata"]["namespace"].as_str();
-        let key = match own {
-            Some(own) => self.key(&format!("{own}/{name}"), view)?,
-            None => self.key(name, view)?,
-        };
+        let key = key_of_manifest(&pod["metadata"], view.namespace.as_deref(), self.usual_namespace(view))?;
         pod["metadata"]["namespace"] = (*key.namespace).into();
         // No pod of the cluster has it, whatever the sender says.
         pod["metadata"]["uid"] = UID_OF_MANIFEST.into();
@@ -159,8 +172,25 @@ fn key(pod: &str, namespace: Option<&str>, usual: &str) -> Result<PodKey> {
     Ok(PodKey { namespace: namespace.into(), name: name.into() })
 }
 
+/// The key of a manifest's pod. The namespace may have any name, such as `pod`.
+fn key_of_manifest(metadata: &Value, namespace: Option<&str>, usual: &str) -> Result<PodKey> {
+    let name = metadata["name"].as_str().context("the manifest has no metadata.name")?;
+    let own = match &metadata["namespace"] {
+        Value::Null => None,
+        Value::String(own) => Some(&**own).filter(|own| !own.is_empty()),
+        other => bail!("the manifest's metadata.namespace is {other}, not a string"),
+    };
+    if let (Some(own), Some(other)) = (own, namespace) {
+        ensure!(own == other, "the namespace {own} of {name} conflicts with --namespace {other}");
+    }
+    let namespace = own.or(namespace).unwrap_or(usual);
+    Ok(PodKey { namespace: namespace.into(), name: name.into() })
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -176,5 +206,25 @@ mod tests {
             assert_eq!(key(pod, namespace, "usual").unwrap().to_string(), expected);
         }
         assert!(key("n/p", Some("other"), "usual").is_err());
+    }
+
+    #[test]
+    fn a_pod_of_a_manifest_is_in_its_own_namespace() {
+        for (own, namespace, expected) in [
+            (json!(null), None, "usual/p"),
+            (json!(""), Some("n"), "n/p"),
+            (json!("pod"), None, "pod/p"),
+            (json!("po"), Some("po"), "po/p"),
+        ] {
+            let metadata = json!({ "name": "p", "namespace": own });
+            assert_eq!(key_of_manifest(&metadata, namespace, "usual").unwrap().to_string(), expected);
+        }
+        let slash = key_of_manifest(&json!({ "name": "a/b" }), None, "usual").unwrap();
+        assert_eq!((&*slash.namespace, &*slash.name), ("usual", "a/b"));
+        for (own, problem) in [(json!(123), "is 123, not a string"), (json!("pod"), "conflicts with")] {
+            let metadata = json!({ "name": "p", "namespace": own });
+            let error = key_of_manifest(&metadata, Some("n"), "usual").unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
     }
 }

@@ -16,7 +16,9 @@ use supercargo_client::transport::Transport;
 use super::cluster::ClusterOptions;
 use super::endpoint::{GOOD, PATH, SETTLED};
 use super::leader::{Kubectl, Leader, LeaderOptions, is_plugin_of_kubectl};
-use super::question::{Answer, Question, View};
+use super::progress::LATE;
+use super::question::{Answer, Format, NoAnswer, Question, View};
+use crate::text::{printable, printable_json};
 
 /// Whether a running supercargo answers, and which.
 #[derive(Debug, Args)]
@@ -110,7 +112,11 @@ impl Target {
 
 impl Way {
     /// Asks a question. An error if the way has failed.
-    pub(super) async fn ask<Q: Question>(&self, question: &Q, view: &View) -> Result<Result<Answer>> {
+    pub(super) async fn ask<Q: Question>(
+        &self,
+        question: &Q,
+        view: &View,
+    ) -> Result<Result<Answer, NoAnswer>> {
         let view = &View { context_namespace: self.namespace.clone(), ..view.clone() };
         let query = query(question, view)?;
         if query.len() > MOST_QUERY {
@@ -118,21 +124,36 @@ impl Way {
             return Ok(Err(anyhow!(
                 "a running supercargo takes questions of at most {MOST_QUERY} bytes, and this one has {length}; \
                  read the cluster with --standalone"
-            )));
+            )
+            .into()));
         }
         let request = Request::get(format!("{PATH}{}?{query}", Q::NAME)).body(Bytes::new())?;
         let (name, transport) = (&self.name, Transport::connect(self.config.clone())?);
         let response = transport.send(request).await.map_err(anyhow::Error::from_boxed);
         let response = response.with_context(|| format!("cannot ask {name}"))?;
-        let text = String::from_utf8_lossy(response.body()).into_owned();
+        let text = String::from_utf8_lossy(response.body());
+        // The server may be anyone's.
+        let text = match view.output {
+            Format::Table => printable(&text),
+            Format::Json => printable_json(&text),
+        };
         let is_true = |name: &str| response.headers().get(name).is_some_and(|value| value == "true");
         match response.status() {
             StatusCode::OK => Ok(Ok(Answer { text, is_good: is_true(GOOD), is_settled: is_true(SETTLED) })),
             // The token has expired.
             status @ StatusCode::UNAUTHORIZED => Err(refusal(status, name, &text)),
-            status => Ok(Err(refusal(status, name, &text))),
+            status => {
+                let is_final = is_final(status, &text);
+                Ok(Err(NoAnswer { error: refusal(status, name, &text), is_final }))
+            }
         }
     }
+}
+
+/// Whether the question stays without an answer. One that came too late may be in time the next
+/// time.
+fn is_final(status: StatusCode, text: &str) -> bool {
+    status == StatusCode::UNPROCESSABLE_ENTITY && !text.starts_with(LATE)
 }
 
 /// Why a running supercargo gives no answer.
@@ -165,4 +186,22 @@ pub(super) fn query(question: &impl Serialize, view: &View) -> Result<String> {
         }
     }
     Ok(query.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_final_unless_the_answer_was_late() {
+        let missing = "pod default/web does not exist or has ended";
+        assert!(is_final(StatusCode::UNPROCESSABLE_ENTITY, missing));
+        for (status, text) in [
+            (StatusCode::UNPROCESSABLE_ENTITY, "no answer within 20 s"),
+            (StatusCode::TOO_MANY_REQUESTS, "busy"),
+            (StatusCode::SERVICE_UNAVAILABLE, missing),
+        ] {
+            assert!(!is_final(status, text), "{status}");
+        }
+    }
 }

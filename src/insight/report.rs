@@ -14,7 +14,7 @@ use supercargo_scheduler::{Detail, Fits, Fix, PluginScores, PodFix, Refusal, Sho
 
 pub(super) use self::what_if::{first_obstacle, obstacle_json, what_if, what_if_json};
 use super::manifest::UID_OF_MANIFEST;
-use crate::text::{count, quantity, wrap};
+use crate::text::{count, printable, printable_json, quantity, wrap};
 
 /// The version of the answers for programs.
 const API_VERSION: &str = "insight.supercargo.dev/v1alpha1";
@@ -44,7 +44,7 @@ pub(super) fn text(write: impl FnOnce(&mut String) -> std::fmt::Result) -> Strin
 pub(super) fn document(kind: &str, mut fields: Value) -> String {
     fields["apiVersion"] = API_VERSION.into();
     fields["kind"] = kind.into();
-    format!("{fields:#}\n")
+    printable_json(&format!("{fields:#}\n"))
 }
 
 /// How many more pods fit, for people.
@@ -79,19 +79,6 @@ fn write_fits(text: &mut String, pod: &PodInfo, fits: &Fits) -> std::fmt::Result
         write_refusals(text, &why.refusals)?;
     }
     Ok(())
-}
-
-/// Replaces what moves a terminal's cursor. Messages may come from strangers.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if is_printable(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
-}
-
-/// Whether a terminal shows the character as itself: no control character, and no change of the
-/// writing direction.
-fn is_printable(c: char) -> bool {
-    c == '\n'
-        || !(c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
 }
 
 fn write_table(text: &mut String, pod: &PodInfo, why: &Why, node: Option<&str>) -> std::fmt::Result {

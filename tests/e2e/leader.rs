@@ -85,6 +85,12 @@ fn a_plugin_of_kubectl_asks_the_leader_by_a_token_for_it_alone() {
     config(&["set-context", "broken", "--cluster=nowhere"]);
     config(&["set-context", "team", &of, &user, "--namespace=team"]);
     config(&["use-context", "broken"]);
+    // Other programs keep fields of their own.
+    let (namespace, own) =
+        ("    namespace: team\n", "    extensions: [{name: x, extension: {namespace: other}}]\n");
+    let kept = fs::read_to_string(&several).unwrap();
+    assert!(kept.contains(namespace), "{kept}");
+    fs::write(&several, kept.replace(namespace, &format!("{own}{namespace}"))).unwrap();
     run_kubectl(&["create", "namespace", "team"]);
     cluster.create(&pod("wide").within("team").by("supercargo").asking("cpu", "3").build());
     supercargo.wait_for_line(&["team/wide"]);
