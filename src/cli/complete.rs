@@ -67,10 +67,9 @@ fn complete(mut program: clap::Command, words: &[String]) -> Completion {
         } else if word == "--" {
             only_positionals = true;
         } else {
-            let (name, value) = word.split_once('=').map_or((&**word, None), |(a, b)| (a, Some(b)));
-            match (option(command, name).filter(|option| takes_value(option)), value) {
-                (Some(option), Some(value)) => pass_on(option, value, &mut for_kubectl),
-                (option, _) => expected = option,
+            match option(command, word) {
+                Some((option, Some(value))) => pass_on(option, value, &mut for_kubectl),
+                found => expected = found.map(|(option, _)| option).filter(|option| takes_value(option)),
             }
         }
     }
@@ -78,11 +77,11 @@ fn complete(mut program: clap::Command, words: &[String]) -> Completion {
         return values(option, "", typed, for_kubectl);
     }
     if typed.starts_with('-') && !only_positionals {
-        return match typed.split_once('=') {
-            Some((name, value)) => option(command, name).map_or(Completion::Words(Vec::new()), |option| {
-                values(option, &format!("{name}="), value, for_kubectl)
-            }),
-            None => Completion::Words(options(command, typed)),
+        return match option(command, typed) {
+            Some((option, Some(value))) => {
+                values(option, &typed[..typed.len() - value.len()], value, for_kubectl)
+            }
+            _ => Completion::Words(options(command, typed)),
         };
     }
     let subcommands = command.get_subcommands().filter(|it| !it.is_hide_set() && positionals == 0);
@@ -103,18 +102,32 @@ fn pass_on(option: &Arg, value: &str, for_kubectl: &mut Vec<String>) {
     }
 }
 
-/// The option of this name, such as `--output` or `-o`.
-fn option<'a>(command: &'a clap::Command, name: &str) -> Option<&'a Arg> {
-    command.get_arguments().find(|option| match name.strip_prefix("--") {
-        Some(long) => option.get_long() == Some(long),
-        None => option.get_short().is_some_and(|short| name == format!("-{short}")),
-    })
+/// The option in a word such as `--output`, `--output=json`, `-o`, `-ojson` or `-wo`, with its
+/// value. Of several letters, it is the one that has a value.
+fn option<'a, 'w>(command: &'a clap::Command, word: &'w str) -> Option<(&'a Arg, Option<&'w str>)> {
+    if let Some(long) = word.strip_prefix("--") {
+        let (name, value) = long.split_once('=').map_or((long, None), |(a, b)| (a, Some(b)));
+        return Some((command.get_arguments().find(|it| it.get_long() == Some(name))?, value));
+    }
+    let mut letters = word.strip_prefix('-')?.chars();
+    while let Some(letter) = letters.next() {
+        let option = command.get_arguments().find(|it| it.get_short() == Some(letter))?;
+        if has_value(option) {
+            let rest = letters.as_str();
+            let value = rest.strip_prefix('=').unwrap_or(rest);
+            return Some((option, (!rest.is_empty()).then_some(value)));
+        }
+    }
+    None
 }
 
-fn takes_value(option: &Arg) -> bool {
+fn has_value(option: &Arg) -> bool {
     matches!(option.get_action(), ArgAction::Set | ArgAction::Append)
-        // Other values are after `=`.
-        && !option.is_require_equals_set()
+}
+
+/// Whether the next word is the option's value. Other values are after `=`.
+fn takes_value(option: &Arg) -> bool {
+    has_value(option) && !option.is_require_equals_set()
 }
 
 /// The options that begin so.
@@ -134,26 +147,25 @@ fn values(arg: &Arg, prefix: &str, typed: &str, mut for_kubectl: Vec<String>) ->
         let words = shown.map(|it| (format!("{prefix}{}", it.get_name()), about(it.get_help())));
         return Completion::Words(words.collect());
     }
-    let kubectl = |words: &[&str], for_kubectl: &[String]| {
-        let words = words.iter().map(|word| (*word).to_owned());
-        Completion::Kubectl(words.chain(for_kubectl.iter().cloned()).collect())
-    };
     if !prefix.is_empty() {
         // kubectl's candidates would lack the prefix.
         return Completion::Words(Vec::new());
     }
-    if ["namespace", "context", "cluster", "user"].contains(&id) {
-        for_kubectl.extend([format!("--{id}"), typed.to_owned()]);
-        return kubectl(&["get"], &for_kubectl);
-    }
-    if PODS.contains(&id) || NODES.contains(&id) {
-        for_kubectl.push(typed.to_owned());
-        return kubectl(&["get", if PODS.contains(&id) { "pods" } else { "nodes" }], &for_kubectl);
-    }
-    match arg.get_value_hint() {
-        ValueHint::AnyPath | ValueHint::FilePath => Completion::File,
-        _ => Completion::Words(Vec::new()),
-    }
+    let asked: &[&str] = if OF_KUBECTL.contains(&id) && id != "kubeconfig" {
+        for_kubectl.push(format!("--{id}"));
+        &["get"]
+    } else if PODS.contains(&id) {
+        &["get", "pods"]
+    } else if NODES.contains(&id) {
+        &["get", "nodes"]
+    } else {
+        return match arg.get_value_hint() {
+            ValueHint::AnyPath | ValueHint::FilePath => Completion::File,
+            _ => Completion::Words(Vec::new()),
+        };
+    };
+    for_kubectl.push(typed.to_owned());
+    Completion::Kubectl(asked.iter().map(|word| (*word).to_owned()).chain(for_kubectl).collect())
 }
 
 /// The first line of a help.
@@ -191,6 +203,8 @@ mod tests {
         assert_eq!(words("why web -o "), ["table", "json"]);
         assert_eq!(words("why --output=j"), ["--output=json"]);
         assert_eq!(words("pending --output j"), ["json"]);
+        assert_eq!(words("pending -wo j"), ["json"]);
+        assert_eq!(words("pending -woj"), ["-wojson"]);
         assert!(!words("why --").contains(&"--manifest".to_owned()));
         assert_eq!(words("nothing x"), [""; 0]);
         assert_eq!(of("why --config "), Completion::File);
@@ -213,16 +227,23 @@ mod tests {
             kubectl("why -n team --context=c --node a we"),
             "get pods --namespace=team --context=c we"
         );
+        assert_eq!(kubectl("why -nteam we"), "get pods --namespace=team we");
+        assert_eq!(kubectl("why -wn team we"), "get pods --namespace=team we");
+        assert_eq!(kubectl("why -wn=team we"), "get pods --namespace=team we");
         assert_eq!(kubectl("what-if --drain "), "get nodes ");
         assert_eq!(kubectl("pending --kubeconfig f --context "), "get --kubeconfig=f --context ");
     }
 
     #[test]
-    fn no_words_and_odd_words_complete_nothing() {
-        assert_eq!(complete(Cli::command(), &[]), Completion::Words(Vec::new()));
-        for line in ["--", "-- ", "why --=", "why -=x", "why =", "why -- -", "\u{1b}[31m"] {
+    fn odd_words_do_not_panic() {
+        for line in ["--", "-- ", "why --=", "why -=x", "why -wü", "why =", "why -- -", "\u{1b}[31m"] {
             let _ = of(line);
         }
+    }
+
+    #[test]
+    fn an_answer_has_a_line_for_each_word_and_one_for_the_shell() {
+        assert_eq!(complete(Cli::command(), &[]), Completion::Words(Vec::new()));
         let answer = String::from_utf8(answer(Cli::command(), &["res".into()])).unwrap();
         assert_eq!(answer, "resilience\tShow which pods stay down if a node or a zone fails\n:4\n");
     }
