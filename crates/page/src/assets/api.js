@@ -3,6 +3,8 @@
 /** @typedef {{ data: any, asOf: string }} Answer `asOf` is the time of the state; empty if it is unknown. */
 
 const KEY = "supercargo-token";
+/** A question ends without an answer after this time, in milliseconds. The server's limit is less. */
+const LIMIT = 60_000;
 
 /** The token of a session, if the page is served on loopback. @type {string | null} */
 let token = null;
@@ -39,17 +41,22 @@ export function store(area, key, value) {
     }
 }
 
+/** The secret in the address, which a link of the command has. */
+export function secret() {
+    return new URLSearchParams(location.hash.slice(1)).get("secret");
+}
+
 /** Trades the secret of the link for a token, and takes it out of the address. */
 export async function begin() {
     token = stored("sessionStorage", KEY);
-    const secret = new URLSearchParams(location.hash.slice(1)).get("secret");
-    if (!secret) return;
-    const response = await request("/session", { headers: { "supercargo-secret": secret } });
+    const traded = secret();
+    if (!traded) return;
+    const response = await request("/session", { headers: { "supercargo-secret": traded } });
     // Not before there is an answer, so that a reload can try again.
     history.replaceState(null, "", location.pathname);
     if (response.ok) {
         token = await response.text();
-        // Of this tab, so that it can be loaded again.
+        // Kept per tab, so that a reload works.
         store("sessionStorage", KEY, token);
     }
 }
@@ -64,7 +71,7 @@ async function request(url, options) {
     }
 }
 
-/** @param {string} path @param {Iterable<[string, string]>} parameters @param {AbortSignal} [signal] */
+/** @param {string} path @param {Iterable<[string, string]>} parameters @param {AbortSignal} signal */
 async function send(path, parameters, signal) {
     const query = new URLSearchParams([...parameters]).toString();
     const headers = token === null ? undefined : { authorization: `Bearer ${token}` };
@@ -91,14 +98,19 @@ function reason(text) {
  * Asks a question.
  *
  * @param {string} path
- * @param {Iterable<[string, string]>} [parameters]
- * @param {AbortSignal} [signal]
+ * @param {Iterable<[string, string]>} parameters
+ * @param {AbortSignal} signal
  * @returns {Promise<Answer>}
  */
-export async function ask(path, parameters = [], signal = undefined) {
-    const response = await send(path, [...parameters, ["output", "json"]], signal);
-    const data = await response.json();
-    return { data, asOf: response.headers.get("supercargo-as-of") || data.asOf || "" };
+export async function ask(path, parameters, signal) {
+    const limit = AbortSignal.timeout(LIMIT);
+    try {
+        const response = await send(path, [...parameters, ["output", "json"]], AbortSignal.any([signal, limit]));
+        const data = await response.json();
+        return { data, asOf: response.headers.get("supercargo-as-of") || data.asOf || "" };
+    } catch (error) {
+        throw limit.aborted ? new Error("The server did not answer in time.", { cause: error }) : error;
+    }
 }
 
 /**

@@ -1,7 +1,7 @@
 // An answer: its sentence, its time, and its parts, which are replaced only where they differ.
 
 import { Refused, ask } from "./api.js";
-import { arrange, capital, commandOf, el, printable, problem, set, time } from "./dom.js";
+import { arrange, capital, commandOf, el, keepRows, printable, problem, set, time } from "./dom.js";
 
 /** Parts have an order, and names by which they are known again. @typedef {{ headline: string, parts: Record<string, HTMLElement | null> }} Shown */
 /**
@@ -69,30 +69,30 @@ function answer({ path, parameters, words, show, gone }, sentence, signal, actio
     const note = el("span", {});
     const line = el("p", { class: "as-of", hidden: true }, when, note, ...actions);
     const trouble = el("div", { hidden: true });
-    const parts = new Parts((isLate) => set(note, isLate ? "Part of it is older, while you use it." : ""));
     /** @type {unknown} */
     let data = null;
-    const json = el("pre", { tabindex: 0 });
-    const details = /** @type {HTMLDetailsElement} */ (el("details", {}, el("summary", {}, "JSON"), json));
-    const fill = () => {
-        if (details.open) set(json, printable(JSON.stringify(data, null, 2)));
-    };
-    details.addEventListener("toggle", fill);
-    const footer = el("footer", { class: "elsewhere", hidden: true }, words && commandOf(words), details);
+    const parts = new Parts(
+        (isLate) => set(note, isLate ? "Part of this answer is older. It updates when you leave it." : ""),
+        () => (data === null ? {} : show(data).parts),
+    );
+    const { footer, fill } = jsonDetails(words);
     let said = "";
     /** @param {unknown} error */
     const fail = (error) => {
         const isGone = error instanceof Refused && GONE.includes(error.status);
         if (isGone) {
             // The last answer is about something else now.
+            data = null;
             parts.show({});
             said = printable(gone ?? capital(error.message));
             line.hidden = footer.hidden = true;
+            set(when, "");
         }
         set(sentence, said || "No answer");
         const fresh = isGone ? [] : [problem(error)];
         if (trouble.textContent !== (fresh[0]?.textContent ?? "")) trouble.replaceChildren(...fresh);
         trouble.hidden = isGone;
+        if (actions.length > 0) line.hidden = false;
     };
     const load = async () => {
         try {
@@ -104,7 +104,7 @@ function answer({ path, parameters, words, show, gone }, sentence, signal, actio
             set(sentence, said);
             set(when, found.asOf ? `As of ${time(found.asOf)}` : "");
             parts.show(shown.parts);
-            fill();
+            fill(data);
             trouble.replaceChildren();
             trouble.hidden = true;
             line.hidden = footer.hidden = false;
@@ -115,43 +115,67 @@ function answer({ path, parameters, words, show, gone }, sentence, signal, actio
     return { elements: [line, trouble, parts.root, footer], load };
 }
 
-/** The parts of an answer. What a person uses is not replaced before they leave it. */
+/** The command that asks the same, and the answer as JSON. @param {string[] | null} words */
+function jsonDetails(words) {
+    /** @type {unknown} */
+    let data = null;
+    const json = el("pre", { tabindex: 0 });
+    const details = /** @type {HTMLDetailsElement} */ (el("details", {}, el("summary", {}, "JSON"), json));
+    const write = () => {
+        if (details.open) set(json, printable(JSON.stringify(data, null, 2)));
+    };
+    // A person may read it, or copy from it.
+    const writeUnlessUsed = () => {
+        const selection = getSelection();
+        const isSelected = selection && !selection.isCollapsed && selection.containsNode(json, true);
+        if (!isSelected && !json.matches(":focus, :active")) write();
+    };
+    details.addEventListener("toggle", write);
+    json.addEventListener("blur", () => setTimeout(writeUnlessUsed));
+    const footer = el("footer", { class: "elsewhere", hidden: true }, words && commandOf(words), details);
+    /** @param {unknown} newest */
+    const fill = (newest) => {
+        data = newest;
+        writeUnlessUsed();
+    };
+    return { footer, fill };
+}
+
+/** The parts of an answer. A part in use is replaced after it loses the focus. */
 class Parts {
-    /** @param {(isLate: boolean) => void} say Whether something shown is old. */
-    constructor(say) {
+    /**
+     * @param {(isLate: boolean) => void} say Whether something shown is old.
+     * @param {() => Record<string, HTMLElement | null>} make Makes the parts of the newest answer.
+     */
+    constructor(say, make) {
         this.say = say;
+        this.isLate = false;
         this.root = el("div", { class: "answer" });
         /** Each with a copy of how it was made, because a person may have changed it. @type {Map<string, { element: HTMLElement, made: Node }>} */
         this.shown = new Map();
-        /** @type {Map<string, HTMLElement>} */
-        this.newest = new Map();
-        // The next element has the focus only after the event.
-        this.root.addEventListener("focusout", () => setTimeout(() => this.settle()));
+        // The next element has the focus only after the event. Parts are made again, because a
+        // person may have chosen something since the answer came.
+        this.root.addEventListener("focusout", () => setTimeout(() => {
+            if (this.isLate) this.show(make());
+        }));
     }
 
     /** @param {Record<string, HTMLElement | null>} parts */
     show(parts) {
-        this.newest.clear();
-        for (const [name, part] of Object.entries(parts)) {
-            if (part) this.newest.set(name, part);
-        }
-        this.settle();
-    }
-
-    settle() {
         const next = new Map();
-        let isLate = false;
-        for (const name of new Set([...this.newest.keys(), ...this.shown.keys()])) {
-            const [old, fresh] = [this.shown.get(name), this.newest.get(name)];
-            const isSame = old && fresh && (old.element === fresh || old.made.isEqualNode(fresh));
+        this.isLate = false;
+        for (const name of new Set([...Object.keys(parts), ...this.shown.keys()])) {
+            const [old, fresh] = [this.shown.get(name), parts[name]];
+            if (old && fresh) keepRows(old.element, fresh);
+            const isSame = old && fresh && (old.made.isEqualNode(fresh) || old.element.isEqualNode(fresh));
             const isUsed = old?.element.matches(":focus-within, :active");
             if (isSame || isUsed) next.set(name, old);
             else if (fresh) next.set(name, { element: fresh, made: fresh.cloneNode(true) });
-            isLate ||= Boolean(isUsed && !isSame);
+            this.isLate ||= Boolean(isUsed && !isSame);
         }
         this.shown = next;
         arrange(this.root, [...next.values()].map(({ element }) => element));
-        this.say(isLate);
+        this.say(this.isLate);
     }
 }
 

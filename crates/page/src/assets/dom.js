@@ -196,13 +196,30 @@ export function table(caption, columns, items, cells) {
         more.hidden = shown >= items.length;
         more.textContent = `Show more of ${items.length.toLocaleString("en")} rows`;
     };
-    more.addEventListener("click", show);
     show();
     const head = columns.map((column, at) => el("th", { scope: "col", class: classOf(at) }, column.name));
-    return el("div", { class: "table" },
-        el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
-            el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, ...head)), body)),
-        more);
+    const region = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+        el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, ...head)), body));
+    more.addEventListener("click", () => {
+        show();
+        // A button that is hidden loses the focus.
+        if (more.hidden) region.focus({ preventScroll: true });
+    });
+    return el("div", { class: "table" }, region, more);
+}
+
+/**
+ * Shows at least as many rows of new tables as of the old ones.
+ *
+ * @param {Element} old
+ * @param {Element} fresh
+ */
+export function keepRows(old, fresh) {
+    const before = old.querySelectorAll("tbody");
+    fresh.querySelectorAll("tbody").forEach((body, at) => {
+        const more = /** @type {HTMLElement | null} */ (body.closest(".table")?.querySelector("button.more"));
+        while (more && !more.hidden && body.rows.length < (before[at]?.rows.length ?? 0)) more.click();
+    });
 }
 
 /** @param {string} word */

@@ -4,7 +4,12 @@ import { Refused, events } from "./api.js";
 import { apply } from "./model.js";
 
 /** @typedef {import("./model.js").Model} Model */
-/** Hears of each newer state, with the places of tiles that changed: `null` if any may have. @typedef {(model: Model, changed: number[] | null) => void} Listener */
+/**
+ * Called with each newer state, and the places of tiles that changed: `null` if any may have.
+ *
+ * @typedef {(model: Model, changed: number[] | null) => void} Listener
+ */
+/** @typedef {{ steady: number, wall: number }} Moment */
 
 /** Times in milliseconds. The server sends something each 15 s. */
 const SILENCE = 20_000;
@@ -15,6 +20,21 @@ const LAST_RETRY = 5_000;
 /** A page that nobody sees asks for nothing after this time. */
 const HIDDEN = 60_000;
 
+/** @returns {Moment} */
+function now() {
+    return { steady: performance.now(), wall: Date.now() };
+}
+
+/**
+ * Milliseconds since then. One clock may stand still while the computer sleeps, and the other may
+ * be set back.
+ *
+ * @param {Moment} then
+ */
+function since(then) {
+    return Math.max(performance.now() - then.steady, Date.now() - then.wall);
+}
+
 /** The stream of a tab. */
 export class Live {
     constructor() {
@@ -23,8 +43,10 @@ export class Live {
         /** @type {string | null} */
         this.problem = null;
         this.connected = false;
-        /** When the server sent a newer state, by `performance.now()`. */
-        this.heard = performance.now();
+        /** When the server sent a newer state. */
+        this.heard = now();
+        /** When a stream that was current ended, or the page was seen again after that. */
+        this.lost = this.heard;
         /** How old the state was when it came, in seconds, by the clock of this computer. */
         this.behind = 0;
         /** @type {Set<Listener>} */
@@ -33,20 +55,23 @@ export class Live {
 
     /** Seconds since the server sent a newer state. */
     age() {
-        return Math.round((performance.now() - this.heard) / 1000);
+        return Math.round(since(this.heard) / 1000);
     }
 
     /** Whether what is shown may be old. */
     stale() {
-        return performance.now() - this.heard > (this.connected ? SILENCE : GRACE);
+        const heard = since(this.heard);
+        return this.connected ? heard > SILENCE : Math.min(heard, since(this.lost)) > GRACE;
     }
 
     /** Follows the server for as long as the page is open. */
     async run() {
         for (let retry = FIRST_RETRY; ; retry = Math.min(2 * retry, LAST_RETRY)) {
-            await seen();
+            const wasStale = this.stale();
+            if (await seen() && !wasStale) this.lost = now();
             const hadAnswer = await this.follow();
             if (hadAnswer) retry = FIRST_RETRY;
+            if (this.connected && !this.stale()) this.lost = now();
             this.connected = false;
             await new Promise((resolve) => setTimeout(resolve, retry));
         }
@@ -55,9 +80,9 @@ export class Live {
     /** Follows one stream. Returns whether it brought something. */
     async follow() {
         const stop = new AbortController();
-        const began = performance.now();
+        const began = now();
         const watch = setInterval(() => {
-            if (performance.now() - Math.max(began, this.heard) > SILENCE) stop.abort();
+            if (Math.min(since(began), since(this.heard)) > SILENCE) stop.abort();
         }, 1_000);
         const hidden = whenHidden(() => stop.abort());
         let some = false;
@@ -82,7 +107,7 @@ export class Live {
         this.behind = (Date.now() - new Date(data.asOf).getTime()) / 1000;
         // A scheduler that hangs still has heartbeats, of a state that gets old.
         const isNewer = data.asOf !== this.model?.asOf;
-        if (isNewer) this.heard = performance.now();
+        if (isNewer) this.heard = now();
         /** @type {number[] | null} */
         let changed = [];
         if (kind === "snapshot") {
@@ -99,13 +124,14 @@ export class Live {
     }
 }
 
-/** Resolves once the page is visible. */
+/** Resolves once the page is visible, with whether it was hidden. @returns {Promise<boolean>} */
 function seen() {
+    const wasHidden = document.visibilityState === "hidden";
     return new Promise((resolve) => {
         const check = () => {
             if (document.visibilityState === "hidden") return;
             document.removeEventListener("visibilitychange", check);
-            resolve(null);
+            resolve(wasHidden);
         };
         document.addEventListener("visibilitychange", check);
         check();

@@ -1,6 +1,6 @@
 // The page: which view is shown, and whether it is current.
 
-import { begin, store, stored } from "./api.js";
+import { begin, secret, store, stored } from "./api.js";
 import { capacity } from "./capacity.js";
 import { capital, el, printable, problem, set } from "./dom.js";
 import { health } from "./health.js";
@@ -102,11 +102,13 @@ async function show(focus) {
 function watchAge() {
     const [state, banner, why, age] = ["state", "banner", "why", "age"].map(byId);
     const tick = () => {
+        // A hidden page closes its stream, and nobody sees it.
+        if (document.visibilityState === "hidden") return;
         const stale = live.stale();
         const text = stale ? "offline" : "live";
         set(state, text);
         state.className = text;
-        banner.hidden = !stale || (live.model === null && live.problem === null && live.age() < 2);
+        banner.hidden = !stale;
         // An alert is read when its text is set. The age changes all the time, and is no alert.
         const reason = printable(live.problem ?? "the scheduler does not answer").replace(/\.$/, "");
         set(why, banner.hidden ? "" : `${capital(reason)}. Trying again.`);
@@ -141,6 +143,12 @@ async function main() {
         el("li", {}, el("a", { href: `#/${key}` }, VIEWS.get(key)?.title ?? key))));
     byId("skip").addEventListener("click", () => byId("main").focus());
     search(byId("search"));
+    addEventListener("hashchange", (event) => {
+        if (!secret()) return;
+        // It is another link of the command, opened in this tab.
+        event.stopImmediatePropagation();
+        location.reload();
+    });
     await begin();
     addEventListener("hashchange", () => show(true));
     addEventListener("click", (event) => {

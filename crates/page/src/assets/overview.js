@@ -1,6 +1,6 @@
 // All nodes at a glance, and why pods wait.
 
-import { arrange, bar, count, el, fact, fragment, patch, percent, section, set } from "./dom.js";
+import { arrange, bar, count, el, fact, fragment, keepRows, patch, percent, section, set } from "./dom.js";
 import { waiting } from "./model.js";
 import { TileMap, legend, tileTable } from "./tiles.js";
 
@@ -39,7 +39,8 @@ export function overview({ place, live, root, signal }) {
     const facts = el("dl", { class: "facts" });
     const reasons = el("ul", { class: "reasons" });
     const map = new TileMap((node) => { location.hash = fragment(["node", node]); });
-    const twin = el("details", { class: "twin" }, el("summary", {}, "All nodes as a table"));
+    const note = el("p", { class: "quiet", hidden: true }, "This table is older. It updates when you leave it.");
+    const twin = el("details", { class: "twin" }, el("summary", {}, "All nodes as a table"), note);
     const legendPlace = el("div", {}, legend(property));
     root.append(headline, facts, el("div", { class: "columns" },
         section("Nodes", el("div", { class: "controls" }, chooser(property), legendPlace), map.root, twin),
@@ -48,11 +49,22 @@ export function overview({ place, live, root, signal }) {
     /** The reasons that are shown, by their plugins. @type {Map<string, HTMLElement>} */
     const shown = new Map();
     let made = -Infinity;
+    /** Whether the table lacks a change. */
+    let isOld = false;
     const makeTable = () => {
         if (!live.model || !(/** @type {HTMLDetailsElement} */ (twin).open)) return;
         made = performance.now();
-        twin.querySelector(".table")?.remove();
-        twin.append(tileTable(live.model));
+        isOld = false;
+        const [old, fresh] = [twin.querySelector(".table"), tileTable(live.model)];
+        if (old) keepRows(old, fresh);
+        old?.remove();
+        twin.append(fresh);
+    };
+    /** Makes an old table again, unless it is in use or newer than this. @param {number} period */
+    const renew = (period) => {
+        const isUsed = twin.querySelector(".table:is(:focus-within, :active)") !== null;
+        if (isOld && !isUsed && performance.now() - made > period) makeTable();
+        note.hidden = !isOld || !isUsed;
     };
     /** @param {Model} model @param {number[] | null} changed */
     const update = (model, changed) => {
@@ -60,10 +72,12 @@ export function overview({ place, live, root, signal }) {
         patch(facts, el("dl", { class: "facts" }, ...factsOf(model.summary)));
         showReasons(reasons, shown, model.summary);
         map.draw(model, property, changed);
-        // A table in use is not taken away.
-        if (performance.now() - made > TABLE_PERIOD && !twin.querySelector(".table:is(:focus-within, :active)")) makeTable();
+        isOld ||= changed === null || changed.length > 0;
+        renew(TABLE_PERIOD);
     };
     twin.addEventListener("toggle", makeTable);
+    // The next element has the focus only after the event.
+    twin.addEventListener("focusout", () => setTimeout(() => renew(0)));
     live.listeners.add(update);
     signal.addEventListener("abort", () => live.listeners.delete(update));
     const again = () => {

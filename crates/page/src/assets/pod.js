@@ -1,6 +1,6 @@
 // Why a pod is pending, or why it is on its node.
 
-import { ask } from "./api.js";
+import { Refused, ask } from "./api.js";
 import { again, follow } from "./asked.js";
 import { bar, copyButton, count, el, fact, fragment, name, nodeLink, patch, section, table, time } from "./dom.js";
 import { noChoice, whyThere } from "./why-there.js";
@@ -63,9 +63,9 @@ async function showQueue(facts, namespace, pod, signal) {
             ...(data.place === "backoff" && data.backoffUntil ? [fact("Backoff ends", time(data.backoffUntil))] : []),
             fact("Priority", data.priority),
         ] : [])));
-    } catch {
-        // The answer below says what is wrong.
-        if (!signal.aborted) facts.replaceChildren();
+    } catch (error) {
+        // The answer below says what is wrong. The last facts stay, unless the pod is gone.
+        if (error instanceof Refused && error.status === 404) facts.replaceChildren();
     }
 }
 
@@ -73,7 +73,7 @@ async function showQueue(facts, namespace, pod, signal) {
 function fixes(data) {
     if (data.feasible.length > 0 || data.pod.node) return null;
     if (data.fixes.length === 0) {
-        return data.preemption ? el("p", {}, "Preemption makes room on ", nodeLink(data.preemption)) : el("p", { class: "quiet" }, "No tried change of the pod helps.");
+        return data.preemption ? el("p", {}, "Preemption makes room on ", nodeLink(data.preemption)) : el("p", { class: "quiet" }, "None of the tried changes to the pod helps.");
     }
     return section("Each of these helps (tried)", el("ol", { class: "fixes" }, ...data.fixes.map((/** @type {any} */ fix) =>
         el("li", {}, fix.text, " ", copyButton("Copy", fix.text)))));
@@ -82,7 +82,7 @@ function fixes(data) {
 /** @param {number} nodes @param {Refusal[]} refusals */
 function funnel(nodes, refusals) {
     const columns = [{ name: "Reason", wide: true }, { name: "Plugin" }, { name: "Nodes", number: true }, { name: "Only reason", number: true }, { name: "Left", number: true }];
-    return table(`${count(nodes, "node")} in the order of the plugins; “left” is how many no plugin has rejected so far`, columns, refusals, ({ text, plugin, nodes: rejected, alone, left }) => [
+    return table(`${count(nodes, "node")} in the order of the plugins; “left”: nodes that no plugin has rejected so far`, columns, refusals, ({ text, plugin, nodes: rejected, alone, left }) => [
         text, el("code", {}, plugin), rejected, alone, el("span", { class: "meter" }, bar(left, nodes), el("span", {}, left)),
     ]);
 }
