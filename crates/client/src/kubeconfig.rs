@@ -23,11 +23,16 @@ pub enum KubeconfigProblem {
     #[error("not a kubeconfig{}", .0.as_ref().map_or_else(String::new, |place| format!(" (line {place})")))]
     Malformed(Option<String>),
     /// No context is selected. Holds the contexts.
-    #[error("no current-context is set; {0}")]
-    NoContext(Contexts),
+    #[error("no current-context is set; {}", names("context", .0))]
+    NoContext(Vec<String>),
     /// The context that the file selects does not exist.
-    #[error("current-context {0:?} does not exist; {1}")]
-    UnknownContext(String, Contexts),
+    #[error("current-context {name:?} does not exist; {}", names("context", .existing))]
+    UnknownContext {
+        /// The name.
+        name: String,
+        /// The contexts that exist.
+        existing: Vec<String>,
+    },
     /// What a [`Choice`] names does not exist.
     #[error("{kind} {name:?} does not exist; {}", names(.kind, .existing))]
     UnknownChoice {
@@ -57,16 +62,6 @@ pub enum KubeconfigProblem {
     /// Any other error.
     #[error("{0}")]
     Other(Box<KubeconfigError>),
-}
-
-/// The contexts of a kubeconfig.
-#[derive(Debug)]
-pub struct Contexts(Vec<String>);
-
-impl std::fmt::Display for Contexts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&names("context", &self.0))
-    }
 }
 
 /// The names of a kind that a kubeconfig has.
@@ -108,7 +103,9 @@ impl Choice {
             if let Some(name) = &self.cluster {
                 context.cluster.clone_from(name);
             }
-            context.user = self.user.clone().or_else(|| context.user.take());
+            if let Some(name) = &self.user {
+                context.user = Some(name.clone());
+            }
         }
         Ok(())
     }
@@ -132,13 +129,13 @@ pub(crate) async fn read(path: &Path, choice: &Choice) -> Result<Config, Kubecon
     let mut file = Kubeconfig::read_from(path).map_err(problem)?;
     choice.apply(&mut file)?;
     include_files(&mut file)?;
-    let contexts = Contexts(file.contexts.iter().map(|context| context.name.clone()).collect());
+    let contexts = file.contexts.iter().map(|context| context.name.clone()).collect();
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
     config.map_err(|error| match error {
         KubeconfigError::CurrentContextNotSet => KubeconfigProblem::NoContext(contexts),
         // An empty name selects no context either.
         KubeconfigError::LoadContext(name) if name.is_empty() => KubeconfigProblem::NoContext(contexts),
-        KubeconfigError::LoadContext(name) => KubeconfigProblem::UnknownContext(name, contexts),
+        KubeconfigError::LoadContext(name) => KubeconfigProblem::UnknownContext { name, existing: contexts },
         error => problem(error),
     })
 }
