@@ -371,7 +371,7 @@ fn a_stream_that_ends_is_no_alarm_and_sleep_is() {
     );
     let streams = || script.asked("stream");
     let wait_for_stream = |number| {
-        eventually("a stream", PATIENCE, || (streams() >= number).then_some(()), || streams().to_string())
+        eventually("a stream", PATIENCE, || (streams() >= number).then_some(()), || streams().to_string());
     };
     script.ended.store(1, Ordering::SeqCst);
     wait_for_stream(2);
