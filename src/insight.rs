@@ -16,7 +16,6 @@ mod pending;
 mod progress;
 mod question;
 mod remote;
-mod report;
 mod resilience;
 mod watch;
 mod what_if;

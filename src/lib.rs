@@ -33,7 +33,6 @@ mod reload;
 mod resource_stats;
 pub mod run;
 mod status_writer;
-mod text;
 mod trace_collector;
 mod watchdog;
 

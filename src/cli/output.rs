@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Write};
 
 use anyhow::{Context as _, Result};
 
-use crate::text::printable;
+use supercargo_report::words::printable;
 
 /// Writes to standard output.
 pub(crate) fn print(text: &[u8]) -> Result<()> {

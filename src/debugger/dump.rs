@@ -6,7 +6,7 @@ use supercargo_framework::resource::names;
 use supercargo_framework::{PodInfo, Resource};
 use supercargo_scheduler::{NodeView, Place, QueueView};
 
-use crate::text::quantity;
+use supercargo_report::words::quantity;
 
 /// All nodes.
 pub(super) fn nodes(views: &[NodeView]) -> String {

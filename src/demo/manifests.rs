@@ -55,8 +55,8 @@ pub(crate) fn plan(path: &Path, scheduler: &str, nodes: impl FnOnce() -> Vec<Man
 #[derive(Default)]
 struct ManifestSet {
     namespaces: Vec<Manifest>,
-    /// Priority classes, groups of pods, and what claims for devices need: classes, slices, templates
-    /// and claims.
+    /// Priority classes, groups of pods, and what claims for devices need: classes, slices,
+    /// templates and claims.
     classes: Vec<Manifest>,
     nodes: Vec<Manifest>,
     pods: Vec<Manifest>,

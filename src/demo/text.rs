@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub(crate) use crate::text::{count, wrap};
+pub(crate) use supercargo_report::words::{count, wrap};
 
 /// As `4.2 s`.
 pub(crate) fn seconds(duration: Duration) -> String {

@@ -13,9 +13,9 @@ use supercargo_scheduler::{Fork, Verb};
 
 use super::progress::Progress;
 use super::question::{Answer, Format, LONG, Question, State, View};
-use super::report::{MOST_LINES, clip, document, first_obstacle, obstacle_json, text, write_wrapped};
 use super::what_if::{Nodes, named};
-use crate::text::count;
+use supercargo_report::words::count;
+use supercargo_report::{MOST_LINES, clip, document, first_obstacle, obstacle_json, text, write_wrapped};
 
 #[derive(Args, Debug, Serialize)]
 #[command(after_help = "\

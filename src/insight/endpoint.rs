@@ -213,8 +213,8 @@ impl Insight {
         }
     }
 
-    /// The time of the state, and the answer or why it has none. An error is about the moment. It keeps its permits until it ends,
-    /// whether or not anybody waits for it.
+    /// The time of the state, and the answer or why it has none. An error is about the moment. It
+    /// keeps its permits until it ends, whether or not anybody waits for it.
     async fn answer_by(
         self: &Arc<Self>,
         until: Instant,

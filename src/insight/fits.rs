@@ -9,7 +9,7 @@ use supercargo_scheduler::Fits;
 
 use super::manifest::Subject;
 use super::question::{Answer, Format, Question, State, View, at_most_100_000};
-use super::report;
+use supercargo_report as report;
 
 #[derive(Args, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -13,9 +13,6 @@ use serde_json::{Map, Value, json};
 /// The most bytes of a manifest.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The UID of a manifest's pod. The API server never assigns it.
-pub(super) const UID_OF_MANIFEST: &str = "manifest";
-
 /// Workloads, and where they have the template of their pods.
 const WORKLOADS: &[(&str, &str)] = &[
     ("Pod", ""),

@@ -16,8 +16,8 @@ use supercargo_scheduler::{Fork, Why};
 
 use super::progress::{Deadline, Progress};
 use super::question::{Answer, Format, LONG, Question, State, View};
-use super::report::{MOST_LINES, document, fix_text, hindrances, key_reason, text, write_wrapped};
-use crate::text::count;
+use supercargo_report::words::count;
+use supercargo_report::{MOST_LINES, document, fix_text, hindrances, key_reason, text, write_wrapped};
 
 /// The most workloads of a reason that are named.
 const MOST_WORKLOADS: usize = 5;

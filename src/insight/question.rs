@@ -12,7 +12,9 @@ use supercargo_framework::PodInfo;
 use supercargo_framework::pod::PodKey;
 use supercargo_scheduler::Fork;
 
-use super::manifest::{Subject, UID_OF_MANIFEST};
+use supercargo_report::UID_OF_MANIFEST;
+
+use super::manifest::Subject;
 use super::progress::Deadline;
 use crate::informers::kinds;
 use crate::options::scheduler_options;

@@ -18,7 +18,7 @@ use super::endpoint::{GOOD, PATH, SETTLED};
 use super::leader::{Kubectl, Leader, LeaderOptions, is_plugin_of_kubectl};
 use super::progress::LATE;
 use super::question::{Answer, Format, NoAnswer, Question, View};
-use crate::text::{printable, printable_json};
+use supercargo_report::words::{printable, printable_json};
 
 /// Whether a running supercargo answers, and which.
 #[derive(Debug, Args)]

@@ -14,8 +14,8 @@ use supercargo_scheduler::{Fork, Verb, WhatIf};
 
 use super::progress::Progress;
 use super::question::{Answer, Format, LONG, Question, State, View};
-use super::report::{MOST_LINES, clip, document, first_obstacle, obstacle_json, text, write_wrapped};
-use crate::text::count;
+use supercargo_report::words::count;
+use supercargo_report::{MOST_LINES, clip, document, first_obstacle, obstacle_json, text, write_wrapped};
 
 #[derive(Args, Debug, Serialize)]
 #[command(after_help = "\

@@ -10,7 +10,7 @@ use supercargo_client::host::Host;
 
 use super::question::{Answer, NO_ANSWER, NoAnswer};
 use crate::cli::output;
-use crate::text::printable;
+use supercargo_report::words::printable;
 
 /// The time between two answers.
 pub(super) const PERIOD: Duration = Duration::from_secs(2);

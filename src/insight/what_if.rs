@@ -11,7 +11,7 @@ use supercargo_framework::pod::PodKey;
 use supercargo_scheduler::{Fork, Verb};
 
 use super::question::{Answer, Format, Question, State, View, at_most_100_000};
-use super::report;
+use supercargo_report as report;
 
 #[derive(Args, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::manifest::Subject;
 use super::question::{Answer, Format, Question, State, View};
-use super::report;
+use supercargo_report as report;
 
 #[derive(Args, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]

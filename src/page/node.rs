@@ -7,7 +7,7 @@ use supercargo_scheduler::Fork;
 
 use super::Parameters;
 use super::overview::{pool, zone};
-use crate::text::quantity;
+use supercargo_report::words::quantity;
 
 /// The node with the parameter `name`.
 pub(super) fn node(fork: &Fork, parameters: &Parameters) -> Option<Value> {

@@ -1,14 +1,16 @@
 //! Numbers and texts as people read them.
 
+use std::fmt::Write as _;
+
 use supercargo_framework::resource::names;
 
 /// A number with a noun, as `2 pods`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
+pub fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 /// An amount of a resource as `kubectl describe node` shows it: CPU is in milli-cores.
-pub(crate) fn quantity(resource: &str, amount: i64) -> String {
+pub fn quantity(resource: &str, amount: i64) -> String {
     match resource {
         names::CPU if amount % 1000 == 0 => decimal(amount / 1000),
         names::CPU => format!("{amount}m"),
@@ -39,18 +41,24 @@ fn scaled(mut amount: i64, base: i64, suffixes: [&str; 7]) -> String {
 }
 
 /// Replaces what moves a terminal's cursor or hides text. Texts may come from strangers.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.chars().map(|c| if is_printable(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
 }
 
 /// The same of JSON, without loss: such characters are in strings only, and are escaped there.
-pub(crate) fn printable_json(json: &str) -> String {
-    let escaped = |c: char| c.encode_utf16(&mut [0; 2]).iter().flat_map(|it| hex(*it)).collect();
-    json.chars().map(|c| if is_printable(c) { c.to_string() } else { escaped(c) }).collect()
-}
-
-fn hex(unit: u16) -> Vec<char> {
-    format!("\\u{unit:04x}").chars().collect()
+pub fn printable_json(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_printable(c) {
+            text.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _ = write!(text, "\\u{unit:04x}");
+            }
+        }
+    }
+    text
 }
 
 /// Whether a terminal shows the character as itself: it is no control character, has a width, and
@@ -64,7 +72,7 @@ fn is_printable(c: char) -> bool {
 }
 
 /// Wraps a text to `columns`, between words if possible.
-pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(1);
     let mut lines = vec![String::new()];
     let mut length = 0;

@@ -1,6 +1,8 @@
-//! The answer as text for people, and as JSON for programs.
+//! Answers about a cluster, from the scheduler: as text of 80 columns for people, and as JSON for
+//! programs. This crate asks nothing and prints nothing.
 
 mod what_if;
+pub mod words;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,12 +14,13 @@ use supercargo_framework::taint::Taint;
 use supercargo_framework::{ClusterEvent, EventResource, PodInfo};
 use supercargo_scheduler::{Detail, Fits, Fix, PluginScores, PodFix, Refusal, Shortage, Why};
 
-pub(super) use self::what_if::{first_obstacle, obstacle_json, what_if, what_if_json};
-use super::manifest::UID_OF_MANIFEST;
-use crate::text::{count, printable, printable_json, quantity, wrap};
+pub use self::what_if::{first_obstacle, obstacle_json, what_if, what_if_json};
+use self::words::{count, printable, printable_json, quantity, wrap};
 
 /// The version of the answers for programs.
 const API_VERSION: &str = "insight.supercargo.dev/v1alpha1";
+/// The UID of a pod that is in a manifest only: the API server never assigns it.
+pub const UID_OF_MANIFEST: &str = "manifest";
 /// The width of a line.
 const COLUMNS: usize = 80;
 /// The width of the numbers behind a reason.
@@ -25,15 +28,15 @@ const NUMBERS: usize = 24;
 /// The most nodes that fit and are named.
 const MOST_NAMES: usize = 5;
 /// The most nodes, or pods of a kind, that have a line.
-pub(super) const MOST_LINES: usize = 20;
+pub const MOST_LINES: usize = 20;
 
 /// For people. It explains `node`, too, if one is given.
-pub(super) fn table(pod: &PodInfo, why: &Why, node: Option<&str>) -> String {
+pub fn table(pod: &PodInfo, why: &Why, node: Option<&str>) -> String {
     text(|text| write_table(text, pod, why, node))
 }
 
 /// What is written, without what moves a terminal's cursor.
-pub(super) fn text(write: impl FnOnce(&mut String) -> std::fmt::Result) -> String {
+pub fn text(write: impl FnOnce(&mut String) -> std::fmt::Result) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = write(&mut text);
@@ -41,19 +44,19 @@ pub(super) fn text(write: impl FnOnce(&mut String) -> std::fmt::Result) -> Strin
 }
 
 /// An answer for programs: an object with its version, its kind and these fields.
-pub(super) fn document(kind: &str, mut fields: Value) -> String {
+pub fn document(kind: &str, mut fields: Value) -> String {
     fields["apiVersion"] = API_VERSION.into();
     fields["kind"] = kind.into();
     printable_json(&format!("{fields:#}\n"))
 }
 
 /// How many more pods fit, for people.
-pub(super) fn fits(pod: &PodInfo, fits: &Fits) -> String {
+pub fn fits(pod: &PodInfo, fits: &Fits) -> String {
     text(|text| write_fits(text, pod, fits))
 }
 
 /// The answer in a sentence.
-pub(super) fn fits_headline(pod: &PodInfo, fits: &Fits) -> String {
+pub fn fits_headline(pod: &PodInfo, fits: &Fits) -> String {
     let more = if fits.then.is_none() { "at least " } else { "" };
     format!("{more}{} like {} fit", count(fits.count(), "more pod"), pod.key())
 }
@@ -163,7 +166,7 @@ fn wakes(why: &Why) -> BTreeSet<String> {
 }
 
 /// What keeps the scheduler from trying the pod, whatever the nodes say.
-pub(super) fn hindrances(pod: &PodInfo) -> impl Iterator<Item = String> {
+pub fn hindrances(pod: &PodInfo) -> impl Iterator<Item = String> {
     let gates = &pod.scheduling_gates;
     let gated = (!gates.is_empty()).then(|| format!("it waits for scheduling gates: {}", gates.join(", ")));
     let deleted = pod.terminating.then(|| "it is being deleted, so no scheduler tries it".to_owned());
@@ -174,7 +177,7 @@ pub(super) fn hindrances(pod: &PodInfo) -> impl Iterator<Item = String> {
 }
 
 /// The refusal that keeps the most nodes out alone; if there is none, the one of the most nodes.
-pub(super) fn key_reason(refusals: &[Refusal]) -> Option<String> {
+pub fn key_reason(refusals: &[Refusal]) -> Option<String> {
     let refusal = refusals.iter().rev().max_by_key(|refusal| (refusal.only, refusal.nodes.len()))?;
     let text = describe(refusal);
     Some(match (refusal.only, &refusal.detail) {
@@ -288,7 +291,7 @@ fn write_node(text: &mut String, why: &Why, name: &str) -> std::fmt::Result {
 }
 
 /// The end of a long name, where numbers are.
-pub(super) fn clip(name: &str, columns: usize) -> String {
+pub fn clip(name: &str, columns: usize) -> String {
     let length = name.chars().count();
     if length <= columns {
         return name.to_owned();
@@ -320,7 +323,7 @@ fn write_fixes(text: &mut String, why: &Why) -> std::fmt::Result {
 }
 
 /// What to change, and what it leads to.
-pub(super) fn fix_text(fix: &Fix) -> String {
+pub fn fix_text(fix: &Fix) -> String {
     let changes: Vec<String> = fix.changes.iter().map(change_text).collect();
     let then = if fix.preempts { "the pod then preempts others on" } else { "the pod then goes to" };
     format!("{}; {then} {}", changes.join(", and "), fix.node)
@@ -341,7 +344,7 @@ fn change_text(change: &PodFix) -> String {
 }
 
 /// Writes a text behind a prefix, wrapped and indented below its start.
-pub(super) fn write_wrapped(text: &mut String, prefix: &str, content: &str) -> std::fmt::Result {
+pub fn write_wrapped(text: &mut String, prefix: &str, content: &str) -> std::fmt::Result {
     let indent = prefix.chars().count();
     for (i, line) in wrap(content, COLUMNS.saturating_sub(indent)).iter().enumerate() {
         if i == 0 {
@@ -354,7 +357,7 @@ pub(super) fn write_wrapped(text: &mut String, prefix: &str, content: &str) -> s
 }
 
 /// For programs.
-pub(super) fn json(pod: &PodInfo, why: &Why) -> String {
+pub fn json(pod: &PodInfo, why: &Why) -> String {
     let key = pod.key();
     let events = why.wakes_on.iter().map(|(plugin, events)| {
         (plugin.to_string(), events.iter().map(ToString::to_string).collect::<Vec<_>>())
@@ -390,7 +393,8 @@ fn taint_json(Taint { key, value, effect }: &Taint) -> Value {
     json!({ "key": key, "value": value, "effect": effect.as_str() })
 }
 
-pub(super) fn refusal_json(refusal: &Refusal) -> Value {
+/// A refusal, for programs.
+pub fn refusal_json(refusal: &Refusal) -> Value {
     let Refusal { plugin, reason, detail, nodes, only, left } = refusal;
     let mut object = json!({
         "plugin": &**plugin, "reason": &**reason, "nodes": nodes.len(), "nodeNames": nodes, "alone": only, "left": left, "code": code(refusal),

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use supercargo_scheduler::{End, PodOutcome, WhatIf};
 
 use super::{MOST_LINES, clip, document, key_reason, refusal_json, text, write_wrapped};
-use crate::text::count;
+use crate::words::count;
 
 /// For people.
-pub(in crate::insight) fn what_if(what_if: &WhatIf) -> String {
+pub fn what_if(what_if: &WhatIf) -> String {
     text(|text| write(text, what_if))
 }
 
@@ -95,13 +95,13 @@ fn write_outcome(
 }
 
 /// The first pod that is worse off, and why.
-pub(in crate::insight) fn first_obstacle(what_if: &WhatIf) -> Option<(String, String)> {
+pub fn first_obstacle(what_if: &WhatIf) -> Option<(String, String)> {
     let bad = what_if.pods.iter().find(|outcome| outcome.end.is_bad())?;
     Some((bad.pod.to_string(), obstacle(&bad.end)))
 }
 
 /// The same for programs.
-pub(in crate::insight) fn obstacle_json(first: Option<&(String, String)>) -> Value {
+pub fn obstacle_json(first: Option<&(String, String)>) -> Value {
     first.map(|(pod, why)| json!({ "pod": pod, "reason": why })).into()
 }
 
@@ -124,7 +124,7 @@ fn obstacle(end: &End) -> String {
 }
 
 /// For programs.
-pub(in crate::insight) fn what_if_json(WhatIf { pods, of_nodes, is_still }: &WhatIf) -> String {
+pub fn what_if_json(WhatIf { pods, of_nodes, is_still }: &WhatIf) -> String {
     let fields = json!({
         "headline": headline(pods),
         "worseOff": pods.iter().filter(|outcome| outcome.end.is_bad()).count(),
