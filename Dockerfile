@@ -59,6 +59,7 @@ COPY crates/framework/Cargo.toml crates/framework/
 COPY crates/informer/Cargo.toml crates/informer/
 COPY crates/page/Cargo.toml crates/page/
 COPY crates/queue/Cargo.toml crates/queue/
+COPY crates/report/Cargo.toml crates/report/
 COPY crates/runtime/Cargo.toml crates/runtime/
 COPY crates/scheduler/Cargo.toml crates/scheduler/
 COPY crates/serving/Cargo.toml crates/serving/
@@ -86,6 +87,7 @@ COPY crates/framework/src crates/framework/src
 COPY crates/informer/src crates/informer/src
 COPY crates/page/src crates/page/src
 COPY crates/queue/src crates/queue/src
+COPY crates/report/src crates/report/src
 COPY crates/runtime/src crates/runtime/src
 COPY crates/scheduler/src crates/scheduler/src
 COPY crates/serving/src crates/serving/src

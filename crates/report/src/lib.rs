@@ -312,7 +312,7 @@ fn write_fixes(text: &mut String, why: &Why) -> std::fmt::Result {
         return if why.preemption.is_some() {
             Ok(())
         } else {
-            writeln!(text, "\nNo tried change of the pod helps.")
+            writeln!(text, "\nNone of the tried changes to the pod helps.")
         };
     }
     writeln!(text, "\nEACH OF THESE HELPS (tried)")?;
