@@ -191,5 +191,13 @@ impl Informers {
     }
 }
 
+/// Informers without an owner stop. Their handlers end later, for which
+/// [`shut_down`](Informers::shut_down) waits.
+impl Drop for Informers {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
 #[cfg(test)]
 mod tests;

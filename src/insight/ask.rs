@@ -170,7 +170,7 @@ impl<Q: Question> Asking<Q> {
                     None => Box::new(source.read(catalog, *limit).await?),
                 };
                 if !is_watched {
-                    reader.informers.0.shut_down().await;
+                    reader.informers.shut_down().await;
                 }
                 let state = reader.state(deadline)?;
                 let (question, view) = (Arc::clone(question), view.clone());
@@ -207,19 +207,9 @@ async fn ask_by<W, T>(
     Ok(answer)
 }
 
-/// Informers that stop with this value.
-struct Running(Informers);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Its first step stops them, and nobody waits for the rest.
-        self.0.shut_down().now_or_never();
-    }
-}
-
 /// A scheduler that follows the cluster, and never schedules.
 struct Reader {
-    informers: Running,
+    informers: Informers,
     inputs: Receiver<Message>,
     scheduler: Scheduler,
     host: Host,
@@ -264,7 +254,7 @@ impl Source {
 impl Reader {
     /// The state of the cluster now.
     fn state(&mut self, deadline: Deadline) -> Result<State> {
-        if let Some(failure) = self.informers.0.failed().now_or_never() {
+        if let Some(failure) = self.informers.failed().now_or_never() {
             bail!("{failure}");
         }
         let now = self.host.clock.now();
@@ -285,18 +275,17 @@ async fn follow(
     connection: &Connection,
     kinds: (PodKind, NodeKind),
     resources: &[Text],
-) -> Result<(Running, Receiver<Message>)> {
+) -> Result<(Informers, Receiver<Message>)> {
     let (server, client) = reading_client(connection)?;
     let (mailbox, messages) = Mailbox::new();
-    let running = Running(Informers::new(&server, client, &mailbox, kinds)?);
-    let (informers, never) = (&running.0, CancellationToken::new());
+    let (informers, never) = (Informers::new(&server, client, &mailbox, kinds)?, CancellationToken::new());
     informers.start();
     informers.watch_objects(&mailbox, resources, &never).await;
     tokio::select! {
         _ = informers.synced(&never) => {}
         failure = informers.failed() => bail!("{failure}"),
     }
-    Ok((running, messages))
+    Ok((informers, messages))
 }
 
 /// The kubeconfig that kubectl uses, if it exists.
@@ -347,10 +336,10 @@ mod tests {
     async fn informers_stop_when_their_reader_is_lost() {
         let (mailbox, messages) = Mailbox::new();
         let client = Client::new(ApiServer::default().service(), "default");
-        let running = Running(Informers::new("test", client, &mailbox, kinds(false)).unwrap());
-        running.0.start();
-        assert!(running.0.synced(&CancellationToken::new()).await.is_synced());
-        drop((running, mailbox));
+        let informers = Informers::new("test", client, &mailbox, kinds(false)).unwrap();
+        informers.start();
+        assert!(informers.synced(&CancellationToken::new()).await.is_synced());
+        drop((informers, mailbox));
         // Their handlers have the other ends of the channel.
         let ended = async {
             while messages.try_recv().err() != Some(TryRecvError::Disconnected) {

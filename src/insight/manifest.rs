@@ -34,8 +34,7 @@ const VOLUME_FIELDS: &str = "claimName diskName diskURI driver image iqn kind lu
     reference targetPortal volumeID";
 
 /// The same of a container. Its environment, for one, may be secret.
-const CONTAINER_FIELDS: &[&str] =
-    &["name", "image", "ports", "resources", "volumeMounts", "restartPolicy", "restartPolicyRules"];
+const CONTAINER_FIELDS: &str = "image name ports resources restartPolicy restartPolicyRules volumeMounts";
 
 /// What the controller of DaemonSets makes pods tolerate.
 const OF_DAEMON_SET: &[(&str, &str)] = &[
@@ -151,7 +150,7 @@ fn stored(object: &Value, pod: &Value) -> Result<Value> {
     ensure!(has_containers, "the pod's spec.containers is missing");
     let mut spec = spec.clone();
     // Without `nodeName`: the question is where it would go.
-    spec.retain(|field, _| SPEC_FIELDS.split(' ').any(|known| known == field));
+    keep(&mut spec, SPEC_FIELDS);
     for volume in objects(spec.get_mut("volumes")) {
         reduce_volume(volume)?;
     }
@@ -195,7 +194,7 @@ fn stored(object: &Value, pod: &Value) -> Result<Value> {
 }
 
 fn default_container(container: &mut Map<String, Value>, on_host: bool) {
-    container.retain(|field, _| CONTAINER_FIELDS.contains(&&**field));
+    keep(container, CONTAINER_FIELDS);
     for port in objects(container.get_mut("ports")) {
         port.entry("protocol").or_insert_with(|| "TCP".into());
         if let Some(number) = port.get("containerPort").cloned().filter(|_| on_host) {
@@ -210,6 +209,11 @@ fn objects(list: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, Va
     list.and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
+/// Keeps only these fields.
+fn keep(object: &mut Map<String, Value>, fields: &str) {
+    object.retain(|field, _| fields.split(' ').any(|kept| kept == field));
+}
+
 /// Keeps what scheduling reads of a volume.
 fn reduce_volume(volume: &mut Map<String, Value>) -> Result<()> {
     ensure!(
@@ -217,7 +221,7 @@ fn reduce_volume(volume: &mut Map<String, Value>) -> Result<()> {
         "spec.volumes: the claim of an ephemeral volume exists only once its pod does"
     );
     for source in volume.values_mut().filter_map(Value::as_object_mut) {
-        source.retain(|field, _| VOLUME_FIELDS.split(' ').any(|known| known == field));
+        keep(source, VOLUME_FIELDS);
     }
     Ok(())
 }

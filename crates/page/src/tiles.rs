@@ -90,22 +90,22 @@ pub(crate) fn tiles(mut nodes: Vec<Node>) -> (Vec<Tile>, bool) {
 
 /// Leaves at most twice [`MOST_BLOCKS`]: any label may name a pool, even one per node.
 fn merge_blocks(nodes: &mut [Node]) {
-    let mut blocks: BTreeMap<(Arc<str>, Arc<str>), usize> = BTreeMap::new();
+    let mut sizes: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for node in &*nodes {
-        *blocks.entry((Arc::clone(&node.zone), Arc::clone(&node.pool))).or_default() += 1;
+        *sizes.entry((&node.zone, &node.pool)).or_default() += 1;
     }
-    if blocks.len() <= MOST_BLOCKS {
+    if sizes.len() <= MOST_BLOCKS {
         return;
     }
-    let mut largest: Vec<_> = blocks.into_iter().collect();
+    let zones = sizes.keys().map(|(zone, _)| zone).collect::<BTreeSet<_>>().len();
+    let mut largest: Vec<_> = sizes.into_iter().collect();
     largest.sort_by_key(|(_, nodes)| Reverse(*nodes));
-    let zones: BTreeSet<_> = largest.iter().map(|((zone, _), _)| Arc::clone(zone)).collect();
-    let kept: BTreeSet<_> = largest.into_iter().take(MOST_BLOCKS).map(|(block, _)| block).collect();
-    let others = Arc::from(OTHERS);
+    let kept = largest.into_iter().take(MOST_BLOCKS).map(|((zone, pool), _)| (zone.into(), pool.into()));
+    let (kept, others) = (kept.collect::<BTreeSet<(Arc<str>, Arc<str>)>>(), Arc::from(OTHERS));
     for node in nodes {
         if !kept.contains(&(Arc::clone(&node.zone), Arc::clone(&node.pool))) {
             node.pool = Arc::clone(&others);
-            if zones.len() > MOST_BLOCKS {
+            if zones > MOST_BLOCKS {
                 node.zone = Arc::default();
             }
         }
