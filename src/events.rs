@@ -273,6 +273,9 @@ impl Writer {
             self.write_series(key);
         }
         self.series.retain(|_, series| series.is_pending || series.seen.elapsed() < QUIET);
+        // A storm of events must not keep its memory.
+        self.series.shrink_to(2 * self.series.len());
+        self.ready.shrink_to(2 * self.ready.len());
     }
 
     /// Starts queued writes up to the limit.
@@ -444,6 +447,21 @@ mod tests {
         };
         assert_eq!(after(QUIET.saturating_sub(SWEEP)).await, (1, 0));
         assert_eq!(after(3 * SWEEP).await, (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn series_that_are_over_leave_no_memory() {
+        let (api, _requests) = answering(Vec::new());
+        let (_recorder, mut writer) = Writer::new(api, host());
+        for uid in 0..MAX_SERIES {
+            writer.take(event(&uid.to_string(), "7", "why"));
+            writer.ready.clear();
+        }
+        writer.series.values_mut().for_each(|series| (series.written, series.is_pending) = (1, false));
+        assert_eq!(writer.series.len(), MAX_SERIES);
+        tokio::time::advance(QUIET).await;
+        writer.sweep();
+        assert_eq!((writer.series.capacity(), writer.ready.capacity()), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]

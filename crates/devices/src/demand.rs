@@ -136,7 +136,7 @@ impl Alternative {
 
 /// The length of all selectors of a demand, in bytes, beyond which they are not compiled. Regular
 /// expressions take microseconds per byte.
-const MAX_SELECTOR_BYTES: usize = 64 << 10;
+const MAX_SELECTOR_BYTES: usize = 32 << 10;
 
 struct Builder<'a, F> {
     /// The selectors so far, each once, and their length.

@@ -72,7 +72,7 @@
 //!   capacity has a step of zero: here both are refused.
 //! * Quantities beyond 128 bits of billionths count as the largest.
 //! * A selector that runs is not interrupted: its cost and the budget limit it.
-//! * Selectors of more than 64 KiB in all are refused.
+//! * Selectors of more than 32 KiB in all are refused.
 //! * With a limited budget, a search ends at its first step back if some request has too few
 //!   devices whatever the others get. The answer is the same, after fewer steps.
 

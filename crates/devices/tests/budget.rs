@@ -93,7 +93,7 @@ fn selectors_that_are_too_long_in_all_are_not_compiled() {
         .concat();
     let (case, mut world) = cluster(1, "d1", &format!("claim x\n{requests}"));
     let error = attempt(&case, &mut world, 1, &mut Budget::unlimited()).1.unwrap().to_string();
-    let text = "claim default/x, request r6: the selectors of all claims are longer than 65536 bytes";
+    let text = "claim default/x, request r3: the selectors of all claims are longer than 32768 bytes";
     assert_eq!(error, text);
 }
 
