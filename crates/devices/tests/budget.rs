@@ -132,7 +132,7 @@ fn with_selectors(number: usize) -> Arc<Object> {
     };
     let request = DeviceRequest {
         class: "c".into(),
-        selectors: (0..32).map(selector).collect(),
+        selectors: (0..24).map(selector).collect(),
         ..DeviceRequest::default()
     };
     let choice = RequestChoice::Exactly(request);
@@ -150,8 +150,8 @@ fn selectors_of_claims_that_are_gone_give_their_memory_back() {
         (demand.bytes(), demand)
     };
     let (size, held) = demand(0);
-    let total: usize = (1..200).map(|number| demand(number).0).sum();
-    drop(demand(200));
+    let total: usize = (1..400).map(|number| demand(number).0).sum();
+    drop(demand(400));
     assert!(total > 64 << 20, "{total} bytes in all");
     let bytes = world.matches.bytes();
     assert!(bytes <= 32 << 20 && bytes > 8 << 20, "{bytes} bytes");

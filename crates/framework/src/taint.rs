@@ -117,6 +117,17 @@ impl Toleration {
             }
     }
 
+    /// Orders tolerations of `Lt` and `Gt`: those of more values first, those of none last.
+    fn rank(&self) -> (bool, i64) {
+        let bound = match self.operator {
+            // Unlike a minus sign, `!` reverses the order of all numbers.
+            TolerationOperator::Lt => integer(&self.value).map(|bound| !bound),
+            TolerationOperator::Gt => integer(&self.value),
+            _ => Some(0),
+        };
+        (bound.is_none(), bound.unwrap_or_default())
+    }
+
     /// The order of the taint's value and the toleration's; `None` if either is not an integer.
     fn compare(&self, taint: &Taint) -> Option<Ordering> {
         Some(integer(&taint.value)?.cmp(&integer(&self.value)?))
@@ -130,13 +141,14 @@ fn integer(text: &str) -> Option<i64> {
     if is_canonical { text.parse().ok() } else { None }
 }
 
-/// Tolerations are found by key, operator, the value if it must be equal, and effect.
+/// Tolerations are found by key, operator, the value if it must be equal, and effect. The first one
+/// found of `Lt` and `Gt` tolerates whatever another one of them does.
 impl Keyed for Toleration {
-    type Key<'a> = (&'a str, TolerationOperator, &'a str, Option<TaintEffect>);
+    type Key<'a> = ((&'a str, TolerationOperator, &'a str, Option<TaintEffect>), (bool, i64));
 
     fn key(&self) -> Self::Key<'_> {
         let value = if self.operator == TolerationOperator::Equal { &*self.value } else { "" };
-        (&self.key, self.operator, value, self.effect)
+        ((&self.key, self.operator, value, self.effect), self.rank())
     }
 }
 
@@ -151,8 +163,9 @@ pub fn tolerated(tolerations: &Indexed<Toleration>, taint: &Taint) -> bool {
         [(Exists, ""), (Equal, &*taint.value), (Lt, ""), (Gt, "")].into_iter().any(|(operator, value)| {
             // No effect matches every effect.
             [None, Some(taint.effect)].into_iter().any(|effect| {
-                let mut found = tolerations.find_by(move |known| known.cmp(&(key, operator, value, effect)));
-                found.any(|toleration| toleration.tolerates(taint))
+                let mut found =
+                    tolerations.find_by(move |(known, _)| known.cmp(&(key, operator, value, effect)));
+                found.next().is_some_and(|toleration| toleration.tolerates(taint))
             })
         })
     })
@@ -210,7 +223,7 @@ mod tests {
         #[test]
         fn many_tolerations_tolerate_what_one_of_them_does(
             tolerations in proptest::collection::vec(any_toleration(), 0..30),
-            (key, value) in ("[ab]", "[0-3]"),
+            (key, value) in ("[ab]", "-?[0-3]"),
         ) {
             let taint = Taint { key: key.into(), value: value.into(), effect: TaintEffect::NoSchedule };
             let expected = tolerations.iter().any(|toleration| toleration.tolerates(&taint));
@@ -224,7 +237,7 @@ mod tests {
         let effects = [None, Some(TaintEffect::NoSchedule), Some(TaintEffect::NoExecute)];
         let effect = proptest::sample::select(effects.to_vec());
         // Mostly tolerations of nothing here.
-        ("[c-z]|[ab]?", operator, "[0-9]", effect)
+        ("[c-z]|[ab]?", operator, "-?[0-9]|x|-9223372036854775808", effect)
             .prop_map(|(key, operator, value, effect)| toleration(&key, operator, &value, effect))
     }
 

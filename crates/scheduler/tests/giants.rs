@@ -9,6 +9,7 @@ use supercargo_codec::{NodeKind, ObjectKind, PodKind};
 use supercargo_framework::caching::Stateless;
 use supercargo_framework::objects::{Object, resources};
 use supercargo_framework::plugin::{ExtensionPoints, FilterPlugin};
+use supercargo_framework::taint::{Taint, TaintEffect, Toleration, TolerationOperator, tolerated};
 use supercargo_framework::testing::giants::{Hostile, NodeList, PodList, objects, plain_node, plain_pod};
 use supercargo_framework::testing::pod;
 use supercargo_framework::{
@@ -215,6 +216,23 @@ fn tables_of_giants_keep_to_their_memory() {
             let bytes = cluster.scheduler.stats().tables.bytes;
             assert!(bytes <= LIMIT, "{list:?}: {bytes} bytes after {number} giants");
         }
+    }
+}
+
+#[test]
+fn a_taint_is_not_compared_with_every_bound() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    for operator in [TolerationOperator::Lt, TolerationOperator::Gt] {
+        // None of them tolerates the taint.
+        let bound = |i: i64| if operator == TolerationOperator::Lt { -i } else { i };
+        let toleration = |i| {
+            let value = bound(i).to_string().into();
+            Toleration { key: "level".into(), operator, value, effect: None }
+        };
+        let tolerations = (0..10_000).map(toleration).collect();
+        let taint = Taint { key: "level".into(), value: "0".into(), effect: TaintEffect::NoSchedule };
+        let steps = steps_of(|| assert!(!tolerated(&tolerations, &taint)));
+        assert!(steps < 1000, "{steps} steps for {operator:?}");
     }
 }
 
