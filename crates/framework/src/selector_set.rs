@@ -94,7 +94,7 @@ struct Kept<K, V> {
     values: BTreeMap<(K, Touched), V>,
     /// The approximate size of both.
     bytes: usize,
-    /// Memory for the small ranges of one call.
+    /// Memory for one call.
     scratch: Met,
 }
 
@@ -226,9 +226,10 @@ impl SelectorSet {
     /// What the selectors can tell about these labels.
     pub fn touched<'a>(&self, labels: impl Iterator<Item = (&'a str, &'a str)>) -> Touched {
         let mut touched = SmallVec::new();
+        let mut next = 0;
         for (key, value) in labels {
             let [presence, value_itself, numbers] =
-                self.index.find(key, value, |place| self.clauses[place].key());
+                self.index.find(key, value, &mut next, |place| Some(self.clauses.get(place)?.key()));
             let number = if numbers.0 < numbers.1 { value.parse().ok() } else { None };
             let [above, below] =
                 number.map_or([(0, 0); 2], |number| admitting(&self.clauses, numbers, number));
@@ -300,9 +301,9 @@ impl SelectorSet {
         let (large, small) = touched.split();
         // Only threads with forks of one scheduler ever meet here.
         let mut kept = folds.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut met = take(&mut kept.scratch);
         steps::add(1);
         let known = kept.list(&large, || {
-            let mut met = Met::new();
             self.met(&large.0, &mut met);
             met.as_slice().into()
         });
@@ -314,7 +315,6 @@ impl SelectorSet {
             }
             result
         });
-        let mut met = take(&mut kept.scratch);
         self.met(&small, &mut met);
         for (selector, more) in &met {
             steps::add(1);

@@ -70,30 +70,42 @@ impl Index {
     }
 
     /// The places of the clauses about this label: about its presence, this value, and numbers.
-    /// `key_at` is the key of the clause at a place.
+    /// `key_at` is the key of the clause at a place. `next` is the first place after the last clauses
+    /// that were found: labels come in the order of keys, too.
     pub(super) fn find<'a>(
         &self,
         label: &str,
         value: &str,
-        key_at: impl Fn(usize) -> Key<'a>,
+        next: &mut usize,
+        key_at: impl Fn(usize) -> Option<Key<'a>>,
     ) -> [(usize, usize); 3] {
         let all = [Decided::Presence, Decided::Value(value), Decided::Number];
         let mut places = [(0, 0); 3];
         for ((place, decided), has) in places.iter_mut().zip(all).zip(self.has) {
             if has {
-                *place = self.run((label, decided), &key_at);
+                *place = self.run((label, decided), *next, &key_at);
+                *next = (*next).max(place.1);
             }
         }
         places
     }
 
-    fn run<'a>(&self, key: Key<'_>, key_at: impl Fn(usize) -> Key<'a>) -> (usize, usize) {
+    fn run<'a>(
+        &self,
+        key: Key<'_>,
+        next: usize,
+        key_at: impl Fn(usize) -> Option<Key<'a>>,
+    ) -> (usize, usize) {
+        steps::add(1);
+        if key_at(next) == Some(key) && key_at(next + 1) != Some(key) {
+            return (next, next + 1);
+        }
         let hash = hash(key);
         let part = leading(hash, self.bits) as usize;
         let runs = &self.runs[self.starts[part] as usize..self.starts[part + 1] as usize];
         let order = |run: &Run| {
             steps::add(1);
-            run.hash.cmp(&hash).then_with(|| key_at(run.first as usize).cmp(&key))
+            run.hash.cmp(&hash).then_with(|| key_at(run.first as usize).cmp(&Some(key)))
         };
         let start = runs.partition_point(|run| order(run) == Ordering::Less);
         match runs.get(start) {
