@@ -402,6 +402,7 @@ mod tests {
     use super::*;
     use serde_json::json;
     use supercargo_client::testing::{Requests, answering};
+    use supercargo_framework::objects::GroupKind;
     use supercargo_framework::pod::PodKey;
     use supercargo_scheduler::GroupReference;
 
@@ -467,6 +468,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn event_has_the_fields_of_upstream() {
         let group = GroupReference {
+            kind: GroupKind::Groups,
             namespace: "ns".into(),
             name: "g".into(),
             uid: "u2".into(),
@@ -484,8 +486,8 @@ mod tests {
         assert_eq!(body["regarding"]["uid"], "u1");
         assert_eq!(body["regarding"]["resourceVersion"], "7");
         let related = json!({
-            "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "namespace": "ns", "name": "g",
-            "uid": "u2", "resourceVersion": "8",
+            "apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "CompositePodGroup", "namespace": "ns",
+            "name": "g", "uid": "u2", "resourceVersion": "8",
         });
         assert_eq!(body["related"], related);
         assert_eq!(body["type"], "Warning");

@@ -23,7 +23,8 @@ use supercargo_framework::context::Command;
 use supercargo_framework::errors::aggregate;
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::features::Feature;
-use supercargo_framework::objects::resources::{POD_DISRUPTION_BUDGET, POD_GROUP};
+use supercargo_framework::objects::GroupKey;
+use supercargo_framework::objects::resources::{COMPOSITE_POD_GROUP, POD_DISRUPTION_BUDGET, POD_GROUP};
 use supercargo_framework::plugin::{
     Candidate, EnqueueExtensions, ExtensionPoints, NodeStatuses, Nomination, PostFilterPlugin,
     PreEnqueuePlugin, RunFilters,
@@ -52,13 +53,16 @@ struct DefaultPreemption {
     asynchronous: bool,
     /// Whether pods have groups (`GenericWorkload`).
     has_groups: bool,
+    /// Whether groups can consist of groups (`CompositePodGroup`).
+    has_composites: bool,
 }
 
 /// Builds the plugin.
 pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
     let asynchronous = features.enabled(Feature::SchedulerAsyncPreemption);
     let has_groups = features.enabled(Feature::GenericWorkload);
-    Ok(Arc::new(DefaultPreemption { args: args::parse(args)?, asynchronous, has_groups }))
+    let has_composites = features.enabled(Feature::CompositePodGroup);
+    Ok(Arc::new(DefaultPreemption { args: args::parse(args)?, asynchronous, has_groups, has_composites }))
 }
 
 impl Plugin for DefaultPreemption {
@@ -79,6 +83,9 @@ impl Plugin for DefaultPreemption {
         if self.has_groups {
             kinds.push(POD_GROUP);
         }
+        if self.has_composites {
+            kinds.push(COMPOSITE_POD_GROUP);
+        }
         kinds
     }
 }
@@ -89,8 +96,9 @@ impl PreEnqueuePlugin for DefaultPreemption {
             return Status::success();
         }
         if let Some(key) = pod.group_key().filter(|_| self.has_groups) {
-            let group = cx.objects.get(&POD_GROUP, &key);
-            return match group.filter(|group| cx.preempting.contains(&(*group.uid).into())) {
+            let forest = cx.objects.forest();
+            let root = forest.root_of(&GroupKey::of_pods(key)).and_then(|root| forest.get(&root));
+            return match root.filter(|root| cx.preempting.contains(&(*root.uid).into())) {
                 Some(_) => {
                     Status::unresolvable("waiting for the preemption for this pod group to be finished")
                 }

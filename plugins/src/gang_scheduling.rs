@@ -1,20 +1,26 @@
-//! Schedules at least `minCount` pods of a gang, or none.
+//! Schedules at least `minCount` pods of a gang, or none. Of a composite gang, at least
+//! `minGroupCount` groups.
 //!
 //! PreEnqueue holds a gang until it has enough pods. The scheduler tries its pods in one cycle.
-//! Permit then holds those that are assumed first until there are enough of them.
+//! Permit then holds those that are assumed first until there are enough of them. Groups that
+//! belong together wait for each other.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
-use supercargo_framework::objects::{GroupPolicy, Members, Object, ObjectBody as _, PodGroup, resources};
+use supercargo_framework::objects::{
+    GroupKey, GroupKind, GroupPolicy, Members, Object, ObjectBody as _, PodGroup, resources,
+};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, Permit, PermitPlugin, PreEnqueuePlugin,
 };
 use supercargo_framework::pod::PodKey;
+use supercargo_framework::registry::{ArgsError, without_args};
 use supercargo_framework::{
-    ActionType, Context, CycleState, EventResource, Plugin, PodInfo, QueueContext, Status,
+    ActionType, Context, CycleState, EventResource, Feature, Features, Plugin, PodInfo, QueueContext, Status,
 };
 
 use supercargo_framework::hint::{self, Hint};
@@ -26,7 +32,17 @@ pub const NAME: &str = "GangScheduling";
 const PERMIT_TIMEOUT: Duration = Duration::from_mins(5);
 
 #[derive(Default)]
-pub(crate) struct GangScheduling;
+struct GangScheduling {
+    /// Whether groups can consist of groups (`CompositePodGroup`).
+    has_composites: bool,
+}
+
+/// Builds the plugin.
+pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
+    // For the errors.
+    without_args::<GangScheduling>(args, features)?;
+    Ok(Arc::new(GangScheduling { has_composites: features.enabled(Feature::CompositePodGroup) }))
+}
 
 impl Plugin for GangScheduling {
     fn name(&self) -> &'static str {
@@ -40,92 +56,136 @@ impl Plugin for GangScheduling {
 
 impl PreEnqueuePlugin for GangScheduling {
     fn pre_enqueue(&self, cx: &QueueContext<'_>, pod: &PodInfo) -> Status {
-        let Some(key) = pod.group_key() else { return Status::success() };
-        let object = cx.objects.get(&resources::POD_GROUP, &key);
-        let Some(group) = object.and_then(|object| PodGroup::of(&object.body)) else {
-            let name = pod.spec.group().map_or("", |name| name);
+        let Some(group) = group_of(pod) else { return Status::success() };
+        let forest = cx.objects.forest();
+        let Some(spec) = forest.spec(&group) else {
             return Status::unresolvable(format!(
-                "waiting for pods's pod group {name:?} to appear in scheduling queue"
+                "waiting for pods's pod group {:?} to appear in scheduling queue",
+                group.name()
             ));
         };
-        let pods = cx.objects.members.get(&key).map_or(0, Members::all);
-        match group.policy {
-            GroupPolicy::Gang(min_count) if !reaches(pods, min_count) => {
-                Status::unresolvable("waiting for minCount pods from a gang to appear in scheduling queue")
-            }
-            _ => Status::success(),
+        let Some(root) = forest.root_of(&group) else { return Status::unresolvable(no_hierarchy(&group)) };
+        if root == group && spec.policy == GroupPolicy::Basic
+            || forest.has_quorum(&root, &|key| cx.objects.members.get(key).map_or(0, Members::all))
+        {
+            return Status::success();
         }
+        Status::unresolvable(match root.kind {
+            GroupKind::Pods => {
+                "waiting for minCount pods from a gang to appear in scheduling queue".to_owned()
+            }
+            GroupKind::Groups => waits_for_tree(&root),
+        })
     }
 }
 
 impl PermitPlugin for GangScheduling {
     fn permit(&self, cx: &Context<'_>, _: &mut CycleState, pod: &PodInfo, _: &Arc<str>) -> Permit {
-        let Some(key) = pod.group_key() else { return Permit::Allow };
-        let Some(group) = cx.get::<PodGroup>(&resources::POD_GROUP, &key) else {
-            let text = format!("failed to get podGroup {key}: podgroup.scheduling.k8s.io {key:?} not found");
+        let Some(group) = group_of(pod) else { return Permit::Allow };
+        let forest = cx.forest();
+        let Some(spec) = forest.spec(&group) else {
+            let text = format!(
+                "failed to get podGroup {group}: podgroup.scheduling.k8s.io {:?} not found",
+                group.key
+            );
             return Permit::Reject(Status::error(text));
         };
-        let GroupPolicy::Gang(min_count) = group.policy else { return Permit::Allow };
-        let Some(members) = cx.members_of(&key) else { return Permit::Allow };
-        if reaches(members.scheduled(), min_count) {
+        let Some(root) = forest.root_of(&group) else {
+            return Permit::Reject(Status::error(no_hierarchy(&group)));
+        };
+        if root == group && spec.policy == GroupPolicy::Basic {
+            return Permit::Allow;
+        }
+        let leaves = forest.leaves(&root);
+        let members = || leaves.iter().filter_map(|key| cx.members_of(key));
+        if forest.has_quorum(&root, &|key| cx.members_of(key).map_or(0, Members::scheduled)) {
             for waiting in cx.waiting_pods() {
-                if members.stage(&waiting.uid).is_some() {
+                if members().any(|members| members.stage(&waiting.uid).is_some()) {
                     cx.command(Command::Allow { pod: waiting.uid.clone(), plugin: NAME.into() });
                 }
             }
             return Permit::Allow;
         }
         let key = |name: &Arc<str>| PodKey { namespace: Arc::clone(&pod.namespace), name: Arc::clone(name) };
-        cx.command(Command::Activate(members.unscheduled().into_iter().map(key).collect()));
+        cx.command(Command::Activate(members().flat_map(Members::unscheduled).map(key).collect()));
         Permit::Wait(PERMIT_TIMEOUT)
     }
 }
 
+fn group_of(pod: &PodInfo) -> Option<GroupKey> {
+    pod.group_key().map(GroupKey::of_pods)
+}
+
+fn no_hierarchy(group: &GroupKey) -> String {
+    format!("failed to build hierarchy snapshot: no root found for {group}")
+}
+
+fn waits_for_tree(root: &GroupKey) -> String {
+    format!("waiting for composite pod group {:?} tree to meet quorum", root.name())
+}
+
 impl EnqueueExtensions for GangScheduling {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-        let added =
-            |resource| EventRegistration::hinted(resource, ActionType::ADD, pod_added).of_group(group_of_pod);
-        let group = || EventResource::Other(resources::POD_GROUP);
-        vec![
+        let added = |resource| {
+            EventRegistration::reading(resource, ActionType::ADD, pod_added).of_group(group_of_new_pod)
+        };
+        let pod_group = || EventResource::Other(resources::POD_GROUP);
+        let new_group = |resource| {
+            EventRegistration::reading(resource, ActionType::ADD, group_added).of_group(changed_group)
+        };
+        let mut events = vec![
             added(EventResource::UnscheduledPod),
             added(EventResource::AssignedPod),
-            EventRegistration::hinted(group(), ActionType::ADD, group_added).of_group(changed_group),
-            EventRegistration::hinted(group(), ActionType::UPDATE, group_updated).of_group(changed_group),
-        ]
+            new_group(pod_group()),
+            EventRegistration::reading(pod_group(), ActionType::UPDATE, group_updated)
+                .of_group(changed_group),
+        ];
+        if self.has_composites {
+            events.push(new_group(EventResource::Other(resources::COMPOSITE_POD_GROUP)));
+        }
+        events
     }
 }
 
-fn group_of_pod(change: &Change) -> Option<Arc<str>> {
-    change.new_pod()?.group_key()
+fn group_of_new_pod(change: &Change) -> Option<GroupKey> {
+    group_of(change.new_pod()?)
 }
 
-fn changed_group(change: &Change) -> Option<Arc<str>> {
-    Some(Arc::clone(&objects(change).1?.key))
+fn changed_group(change: &Change) -> Option<GroupKey> {
+    GroupKey::of(objects(change).1?)
+}
+
+/// Whether a pod is in the tree of a group.
+fn is_of_tree(cx: &QueueContext<'_>, pod: &PodInfo, group: &GroupKey) -> bool {
+    let forest = cx.objects.forest();
+    group_of(pod).is_some_and(|own| {
+        own == *group || forest.root_of(&own).is_some_and(|root| forest.root_of(group) == Some(root))
+    })
 }
 
 /// A new pod may complete its group.
-fn pod_added(pod: &PodInfo, change: &Change) -> Hint {
-    let added = hint::new_pod(change)?;
-    Ok(QueueingHint::queue_if(pod.spec.group().is_some() && pod.group_key() == added.group_key()))
+fn pod_added(cx: &QueueContext<'_>, pod: &PodInfo, change: &Change) -> Hint {
+    let added = group_of(hint::new_pod(change)?);
+    Ok(QueueingHint::queue_if(added.is_some_and(|group| is_of_tree(cx, pod, &group))))
 }
 
-/// A new PodGroup helps the pods that name it.
-fn group_added(pod: &PodInfo, change: &Change) -> Hint {
-    let (_, new) = objects(change);
-    let new = new.ok_or("expected a PodGroup after the event")?;
-    Ok(QueueingHint::queue_if(pod.group_key().as_deref() == Some(&*new.key)))
+/// A new group helps the pods of its tree.
+fn group_added(cx: &QueueContext<'_>, pod: &PodInfo, change: &Change) -> Hint {
+    let new = changed_group(change).ok_or("expected a group after the event")?;
+    Ok(QueueingHint::queue_if(is_of_tree(cx, pod, &new)))
 }
 
 /// A gang that needs fewer pods than before may have enough.
-fn group_updated(pod: &PodInfo, change: &Change) -> Hint {
+fn group_updated(cx: &QueueContext<'_>, pod: &PodInfo, change: &Change) -> Hint {
     let (old, new) = objects(change);
     let (old, new) = old.zip(new).ok_or("expected a PodGroup before and after the event")?;
-    let policy = |object: &Object| PodGroup::of(&object.body).map(|group| group.policy);
+    let policy = |object: &Object| PodGroup::of(&object.body).map(|group| group.spec.policy);
     let needs_fewer = match (policy(old), policy(new)) {
         (Some(GroupPolicy::Gang(old)), Some(GroupPolicy::Gang(new))) => new < old,
         _ => false,
     };
-    Ok(QueueingHint::queue_if(needs_fewer && pod.group_key().as_deref() == Some(&*new.key)))
+    let group = GroupKey::of_pods(Arc::clone(&new.key));
+    Ok(QueueingHint::queue_if(needs_fewer && is_of_tree(cx, pod, &group)))
 }
 
 fn objects(change: &Change) -> (Option<&Arc<Object>>, Option<&Arc<Object>>) {
@@ -135,22 +195,22 @@ fn objects(change: &Change) -> (Option<&Arc<Object>>, Option<&Arc<Object>>) {
     }
 }
 
-fn reaches(pods: usize, min_count: i32) -> bool {
-    i64::try_from(pods).is_ok_and(|pods| pods >= i64::from(min_count))
-}
-
 #[cfg(test)]
 mod tests {
     use rustc_hash::FxHashSet;
-    use supercargo_framework::objects::{Body, MemberStage, Objects};
+    use supercargo_framework::objects::{Body, CompositePodGroup, GroupSpec, MemberStage, Objects};
     use supercargo_framework::testing::{object, pod};
     use supercargo_framework::{Nodes, Now};
 
     use super::*;
     use crate::testing::driver;
 
+    fn plugin() -> GangScheduling {
+        GangScheduling { has_composites: true }
+    }
+
     fn group(name: &str, policy: GroupPolicy) -> Arc<Object> {
-        let body = Body::PodGroup(PodGroup { policy, ..PodGroup::default() });
+        let body = Body::PodGroup(GroupSpec { policy, ..GroupSpec::default() }.into());
         Arc::new(object(&resources::POD_GROUP, &format!("default/{name}"), body))
     }
 
@@ -182,8 +242,8 @@ mod tests {
         ];
         for (objects, expected) in cases {
             let cx = QueueContext { objects, preempting: &preempting };
-            assert_eq!(GangScheduling.pre_enqueue(&cx, &pod("a").group("g").build()), expected);
-            assert_eq!(GangScheduling.pre_enqueue(&cx, &pod("a").build()), Status::success());
+            assert_eq!(plugin().pre_enqueue(&cx, &pod("a").group("g").build()), expected);
+            assert_eq!(plugin().pre_enqueue(&cx, &pod("a").build()), Status::success());
         }
     }
 
@@ -201,7 +261,7 @@ mod tests {
             let (nodes, objects) = (Nodes::default(), with_members(known));
             let cx = Context::new(&nodes, &objects, &waiting, Now::default());
             let answer =
-                GangScheduling.permit(&cx, &mut CycleState::new(), &pod("b").group("g").build(), &"n".into());
+                plugin().permit(&cx, &mut CycleState::new(), &pod("b").group("g").build(), &"n".into());
             let commands = cx.take_commands();
             if is_complete {
                 assert!(matches!(answer, Permit::Allow));
@@ -238,5 +298,80 @@ mod tests {
             let answer = driver(NAME).hint(resource, action, &pod("a").group("g").build(), &change);
             assert_eq!(answer, Some(Ok(QueueingHint::queue_if(expected))), "{name}");
         }
+    }
+
+    /// Composite group `r` of two of its groups `g` and `h`, gangs of two and of one, with these
+    /// members.
+    fn tree(members: &[(&str, &str, MemberStage)]) -> Objects {
+        let mut objects = Objects::default();
+        objects.set_composite_groups(true);
+        let spec = GroupSpec { policy: GroupPolicy::Gang(2), ..GroupSpec::default() };
+        let body = Body::CompositePodGroup(CompositePodGroup { spec });
+        objects.insert(object(&resources::COMPOSITE_POD_GROUP, "default/r", body).into());
+        for (name, min_count) in [("g", 2), ("h", 1)] {
+            let policy = GroupPolicy::Gang(min_count);
+            let spec = GroupSpec { policy, parent: Some("r".into()), ..GroupSpec::default() };
+            let body = Body::PodGroup(spec.into());
+            objects.insert(object(&resources::POD_GROUP, &format!("default/{name}"), body).into());
+        }
+        for (name, group, stage) in members {
+            objects.members.set(&pod(name).group(group).build(), Some(*stage));
+        }
+        objects
+    }
+
+    #[test]
+    fn a_tree_is_held_until_enough_of_its_groups_are_complete() {
+        let (preempting, new) = (FxHashSet::default(), MemberStage::Unscheduled);
+        let waits = "waiting for composite pod group \"r\" tree to meet quorum";
+        let members = [("a", "g", new), ("b", "h", new), ("c", "g", new)];
+        for (known, expected) in [(2, Status::unresolvable(waits)), (3, Status::success())] {
+            let objects = tree(&members[..known]);
+            let cx = QueueContext { objects: &objects, preempting: &preempting };
+            assert_eq!(plugin().pre_enqueue(&cx, &pod("b").group("h").build()), expected);
+        }
+        let mut objects = tree(&members);
+        objects.remove(&resources::COMPOSITE_POD_GROUP, "default/r");
+        let cx = QueueContext { objects: &objects, preempting: &preempting };
+        assert!(plugin().pre_enqueue(&cx, &pod("b").group("h").build()).is_rejected());
+    }
+
+    #[test]
+    fn the_pod_that_completes_a_tree_lets_pods_of_all_its_groups_go() {
+        let (assumed, new) = (MemberStage::Assumed, MemberStage::Unscheduled);
+        let waiting = ["a", "b", "other"].map(|name| supercargo_framework::context::WaitingPod {
+            uid: name.into(),
+            key: pod(name).build().key(),
+            node_name: "n".into(),
+            pending: Vec::new(),
+        });
+        for (stage, expected) in [(assumed, 2), (new, 1)] {
+            let objects = tree(&[("a", "g", assumed), ("b", "h", assumed), ("c", "g", stage)]);
+            let nodes = Nodes::default();
+            let cx = Context::new(&nodes, &objects, &waiting, Now::default());
+            let answer =
+                plugin().permit(&cx, &mut CycleState::new(), &pod("b").group("h").build(), &"n".into());
+            let commands = cx.take_commands();
+            assert_eq!((matches!(answer, Permit::Allow), commands.len()), (stage == assumed, expected));
+            if stage == new {
+                assert!(matches!(&commands[0], Command::Activate(pods) if *pods[0].name == *"c"));
+            }
+        }
+    }
+
+    #[test]
+    fn changes_in_its_tree_wake_a_pod() {
+        let objects = tree(&[]);
+        let preempting = FxHashSet::default();
+        let cx = QueueContext { objects: &objects, preempting: &preempting };
+        let waiting = pod("a").group("g").build();
+        let new_pod =
+            |group: &str| Change::Pod { old: None, new: Some(Arc::new(pod("b").group(group).build())) };
+        assert_eq!(pod_added(&cx, &waiting, &new_pod("h")), Ok(QueueingHint::Queue));
+        assert_eq!(pod_added(&cx, &waiting, &new_pod("other")), Ok(QueueingHint::Skip));
+        let root = objects.get(&resources::COMPOSITE_POD_GROUP, "default/r").cloned();
+        let added = Change::Object { old: None, new: root };
+        assert_eq!(group_added(&cx, &waiting, &added), Ok(QueueingHint::Queue));
+        assert_eq!(group_added(&cx, &pod("x").group("other").build(), &added), Ok(QueueingHint::Skip));
     }
 }

@@ -64,7 +64,7 @@ const PLUGINS: &[(&str, Factory)] = &[
     (image_locality::NAME, without_args::<image_locality::ImageLocality>),
     (default_binder::NAME, without_args::<default_binder::DefaultBinder>),
     (node_declared_features::NAME, node_declared_features::from_args),
-    (gang_scheduling::NAME, without_args::<gang_scheduling::GangScheduling>),
+    (gang_scheduling::NAME, gang_scheduling::from_args),
     (
         topology_placement_generator::NAME,
         without_args::<topology_placement_generator::TopologyPlacementGenerator>,

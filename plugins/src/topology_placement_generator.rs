@@ -33,7 +33,7 @@ impl PlacementGeneratePlugin for TopologyPlacementGenerator {
         group: GroupInfo<'_>,
         parent: &Placement,
     ) -> Result<Vec<Placement>, Status> {
-        let Some(key) = &group.group.topology_key else { return Ok(vec![parent.clone()]) };
+        let Some(key) = &group.spec.topology_key else { return Ok(vec![parent.clone()]) };
         let pinned = domain_of(cx, key, group.scheduled).map_err(|reason| {
             Status::error(format!("cannot determine domain for already scheduled pods: {reason}"))
         })?;

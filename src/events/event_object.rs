@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use supercargo_framework::objects::GroupKind;
 use supercargo_scheduler::{EventType, PodEvent};
 
 use supercargo_codec::payload::{Payload, Writer, envelope, micro_time};
@@ -32,8 +33,13 @@ pub(super) struct EventWithSeries<'a> {
     pub(super) series: Option<Count>,
 }
 
-/// The API version of groups, in events about their victims.
-const POD_GROUP_VERSION: &str = "scheduling.k8s.io/v1beta1";
+/// The kind and the API version of a group, in events about its victims.
+fn api_type(kind: GroupKind) -> (&'static str, &'static str) {
+    match kind {
+        GroupKind::Pods => ("PodGroup", "scheduling.k8s.io/v1beta1"),
+        GroupKind::Groups => ("CompositePodGroup", "scheduling.k8s.io/v1alpha3"),
+    }
+}
 
 impl EventObject {
     pub(super) fn new(event: PodEvent, created: Timestamp, hostname: Arc<str>) -> Self {
@@ -87,9 +93,10 @@ impl Payload for EventWithSeries<'_> {
             "type": self.object.kind(),
         });
         if let Some(group) = &event.related {
+            let (kind, version) = api_type(group.kind);
             body["related"] = json!({
-                "kind": "PodGroup",
-                "apiVersion": POD_GROUP_VERSION,
+                "kind": kind,
+                "apiVersion": version,
                 "namespace": group.namespace,
                 "name": group.name,
                 "uid": group.uid,
@@ -123,9 +130,10 @@ impl Payload for EventWithSeries<'_> {
         body.string(4, &event.scheduler_name).string(5, &self.object.reporting_instance());
         body.string(6, &event.action).string(7, &event.reason).message(8, &regarding);
         if let Some(group) = &event.related {
+            let (kind, version) = api_type(group.kind);
             let mut related = Writer::new();
-            related.string(1, "PodGroup").string(2, &group.namespace).string(3, &group.name);
-            related.string(4, &group.uid.text()).string(5, POD_GROUP_VERSION);
+            related.string(1, kind).string(2, &group.namespace).string(3, &group.name);
+            related.string(4, &group.uid.text()).string(5, version);
             related.string(6, &group.resource_version);
             body.message(9, &related);
         }

@@ -12,8 +12,8 @@ use crate::node_index::NodeIndex;
 use crate::node_info::NodeInfo;
 use crate::nodes::{ImageState, Nodes};
 use crate::objects::{
-    DeviceClass, Members, Object, ObjectBody, Objects, PersistentVolume, PersistentVolumeClaim,
-    ResourceClaim, Typed, resources,
+    DeviceClass, GroupForest, GroupKey, GroupKind, Members, Object, ObjectBody, Objects, PersistentVolume,
+    PersistentVolumeClaim, ResourceClaim, Typed, resources,
 };
 use crate::pod::{PodInfo, PodKey, Uid};
 use crate::small_map::SmallMap;
@@ -133,8 +133,8 @@ pub struct Preemptor {
 /// A group that preempts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreemptorGroup {
-    /// `namespace/name`.
-    pub key: Arc<str>,
+    /// Its key.
+    pub key: GroupKey,
     /// The UID of its object.
     pub uid: Uid,
     /// The version of its object.
@@ -151,7 +151,11 @@ impl Preemptor {
 
     /// What it is, in events and conditions of victims.
     pub fn kind(&self) -> &'static str {
-        if self.group.is_some() { "podgroup" } else { "pod" }
+        match self.group.as_ref().map(|group| group.key.kind) {
+            None => "pod",
+            Some(GroupKind::Pods) => "podgroup",
+            Some(GroupKind::Groups) => "compositepodgroup",
+        }
     }
 
     /// All its pods.
@@ -376,6 +380,11 @@ impl<'a> Context<'a> {
     /// on it.
     pub fn members_of(&self, group: &str) -> Option<&'a Members> {
         self.objects.members.get(group)
+    }
+
+    /// The groups, as trees. Not a read that is recorded, either.
+    pub fn forest(&self) -> &'a GroupForest {
+        self.objects.forest()
     }
 
     /// The pods that wait on Permit, the longest wait first.

@@ -99,8 +99,8 @@ impl EventRegistration {
         Self { caching: HintCaching { claim: Some(claim), ..self.caching }, ..self }
     }
 
-    /// Declares that the hint queues only pods of the PodGroup that the change is about, so that
-    /// the queue need not call it for others.
+    /// Declares that the hint queues only pods of the tree of the group that the change is about,
+    /// so that the queue need not call it for others.
     #[must_use]
     pub fn of_group(self, group: GroupFn) -> Self {
         Self { caching: HintCaching { group: Some(group), ..self.caching }, ..self }

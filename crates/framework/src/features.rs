@@ -65,6 +65,8 @@ features! {
     GenericWorkload: absent absent absent beta_off,
     /// Groups can be limited to one domain of a topology.
     TopologyAwareWorkloadScheduling: absent absent absent alpha,
+    /// Groups can consist of groups.
+    CompositePodGroup: absent absent absent alpha,
     /// Nodes without a feature that the pod requires are rejected.
     NodeDeclaredFeatures: absent alpha beta ga,
     /// Tolerations support `Gt` and `Lt`.

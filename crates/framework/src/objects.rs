@@ -2,6 +2,7 @@
 
 mod change_log;
 mod devices;
+mod forest;
 mod groups;
 mod key_index;
 mod kinds;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use self::change_log::ChangedKeys;
 pub use self::change_log::Revision;
 pub use self::devices::*;
+pub use self::forest::*;
 pub use self::groups::*;
 use self::key_index::KeyIndex;
 pub use self::kinds::*;
@@ -169,6 +171,7 @@ pub struct Objects {
     pending: PendingAllocations,
     /// Keys of objects that belong to a node, by kind and node.
     on_nodes: FxHashMap<Text, FxHashMap<Arc<str>, BTreeSet<Arc<str>>>>,
+    forest: GroupForest,
     /// The pods of groups. The scheduler keeps them.
     pub members: MembersByGroup,
 }
@@ -191,8 +194,20 @@ impl Objects {
             classes: KeyIndex::new(extended_resource),
             pending: PendingAllocations::default(),
             on_nodes: FxHashMap::default(),
+            forest: GroupForest::default(),
             members: MembersByGroup::default(),
         }
+    }
+
+    /// Sets whether groups can be parts of composite groups (`CompositePodGroup`). To be called
+    /// before the first group is stored.
+    pub fn set_composite_groups(&mut self, enabled: bool) {
+        self.forest.set_parents(enabled);
+    }
+
+    /// The groups, as trees.
+    pub fn forest(&self) -> &GroupForest {
+        &self.forest
     }
 
     /// Stores an object from an informer and returns the previous one. Drops an assumed change
@@ -200,6 +215,7 @@ impl Objects {
     pub fn insert(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
         let old = self.put(Arc::clone(&object));
         self.index(old.as_deref(), Some(&object));
+        self.forest.change(old.as_deref(), Some(&object));
         self.pending.settle(&object);
         if old.as_ref().and_then(|old| old.node_name.as_ref()) != object.node_name.as_ref() {
             self.leave_node(old.as_ref());
@@ -238,6 +254,7 @@ impl Objects {
         let gone = kind.entries.remove(key)?.from_api;
         kind.changes.add(&gone.key);
         self.index(Some(&gone), None);
+        self.forest.change(Some(&gone), None);
         self.leave_node(Some(&gone));
         Some(gone)
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use supercargo_framework::objects::GroupKind;
 use supercargo_framework::{PodInfo, Text, Timestamp, Uid};
 
 use super::queueing_strategy::QueueingStrategy;
@@ -42,8 +43,8 @@ pub struct QueuedPod {
     pub backoff_until: Option<Timestamp>,
     /// The start of its attempt, by the observer's clock.
     pub began: TimePoint,
-    /// Whether it stands for a group, with its priority. Its members are beside.
-    pub(crate) is_group: bool,
+    /// The kind of the group that it stands for, with its priority. The members are beside.
+    pub(crate) group: Option<GroupKind>,
     /// Whether it stands for a group whose members were all rejected by the plugin that holds them,
     /// and by no other.
     pub(crate) is_held_alike: bool,
@@ -72,7 +73,7 @@ impl QueuedPod {
             gating_plugin: None,
             backoff_until: None,
             began: TimePoint::default(),
-            is_group: false,
+            group: None,
             is_held_alike: false,
             stays: false,
             sequence: 0,

@@ -1,17 +1,18 @@
-//! Groups in the queue: the pods of a group wait, and are tried, as one entity.
+//! Groups in the queue: the pods of a group wait, and are tried, as one entity. So do the pods of
+//! all groups of a tree.
 //!
-//! An entry of its own stands for the group in activeQ, backoffQ and unschedulableEntities. It has
-//! the group's priority. The members are here, with their own histories.
+//! An entry of its own stands for the root in activeQ, backoffQ and unschedulableEntities. It has
+//! the root's priority. The members are here, with their own histories.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use supercargo_framework::event::Change;
 use supercargo_framework::hash_seed::HashSeed;
-use supercargo_framework::objects::{ObjectBody as _, PodGroup, resources};
+use supercargo_framework::objects::{GroupKey, GroupKind};
 use supercargo_framework::pod::PodStatus;
 use supercargo_framework::{ClusterEvent, PodInfo, Text, Timestamp, Uid};
 
@@ -28,9 +29,9 @@ use crate::{Place, SCHEDULE_ATTEMPT_FAILURE, SchedulingQueue, TARGET_POD_UPDATE,
 pub struct QueuedGroup {
     /// The entry that stands for it, with the history of its attempts.
     pub entry: QueuedPod,
-    /// The key of the PodGroup: `namespace/name`.
-    pub key: Arc<str>,
-    /// The members, in the order in which they are tried.
+    /// Its key. It has no parent.
+    pub key: GroupKey,
+    /// The members, also those of groups below it, in the order in which they are tried.
     pub members: Vec<QueuedPod>,
 }
 
@@ -52,7 +53,7 @@ pub struct GroupLengths {
     pub groups: [usize; 4],
     /// Their pods.
     pub pods: [usize; 4],
-    /// Pods whose PodGroup is unknown.
+    /// Pods of which a group is unknown.
     pub incomplete: usize,
     /// Pods that came, or came back, while their group is being tried.
     pub pending: usize,
@@ -66,7 +67,7 @@ pub(crate) struct Groups {
     queued: FxHashMap<Uid, Vec<QueuedPod>>,
     /// The entry of each member of a queued group.
     entry_of: FxHashMap<Uid, Uid>,
-    /// Members whose PodGroup is unknown, by its key, in their order of arrival.
+    /// Members whose PodGroup has no root, by its key, in their order of arrival.
     incomplete: BTreeMap<Arc<str>, Vec<QueuedPod>>,
     /// The group that is being tried.
     popped: Option<Popped>,
@@ -90,7 +91,7 @@ impl Groups {
 
     /// The UID of the entry that stands for a group. Strangers choose the key, so that maps that
     /// hash UIDs without a seed must not see it.
-    fn uid_of(&self, key: &str) -> Uid {
+    pub(crate) fn uid_of(&self, key: &GroupKey) -> Uid {
         let [high, low] = [0, 1].map(|half: u8| self.seed.hash_one((half, key)));
         Uid::from(format!("podgroup:{high:016x}{low:016x}").as_str())
     }
@@ -170,12 +171,44 @@ impl Groups {
         members.insert(place, member);
     }
 
+    /// Takes the members of some PodGroups out of a queued group. Its entry must not be in a queue.
+    pub(crate) fn take_members_of(&mut self, entry: &Uid, groups: &BTreeSet<Arc<str>>) -> Vec<QueuedPod> {
+        let members = self.take_members(entry).into_iter();
+        let (gone, rest): (Vec<_>, Vec<_>) = members.partition(|member| is_in(member, groups));
+        for member in rest {
+            self.insert(entry, member);
+        }
+        gone
+    }
+
+    /// Takes members of some PodGroups that came, or came back, while their group is being tried.
+    pub(crate) fn take_pending_of(&mut self, entry: &Uid, groups: &BTreeSet<Arc<str>>) -> Vec<QueuedPod> {
+        let popped = self.popped.as_mut().filter(|popped| popped.entry == *entry);
+        popped.map_or_else(Vec::new, |popped| {
+            popped.pending.extract_if(.., |member| is_in(member, groups)).collect()
+        })
+    }
+
     fn take_members(&mut self, entry: &Uid) -> Vec<QueuedPod> {
         let members = self.queued.remove(entry).unwrap_or_default();
         for member in &members {
             self.entry_of.remove(member.uid());
         }
         members
+    }
+
+    /// Takes the members of a PodGroup that had no root.
+    pub(crate) fn take_incomplete(&mut self, group: &str) -> Vec<QueuedPod> {
+        self.incomplete.remove(group).unwrap_or_default()
+    }
+
+    /// Adds members whose PodGroup has no root any more.
+    pub(crate) fn add_incomplete(&mut self, members: Vec<QueuedPod>) {
+        for member in members {
+            if let Some(group) = member.pod.group_key() {
+                self.incomplete.entry(group).or_default().push(member);
+            }
+        }
     }
 
     /// The invariants that do not hold.
@@ -194,6 +227,11 @@ impl Groups {
     }
 }
 
+/// Whether a member is one of these PodGroups'.
+fn is_in(member: &QueuedPod, groups: &BTreeSet<Arc<str>>) -> bool {
+    member.pod.group_key().is_some_and(|key| groups.contains(&key))
+}
+
 /// The order in which members are tried: by priority, then those tried more often, then the oldest,
 /// then by name.
 fn order(member: &QueuedPod) -> impl Ord + use<> {
@@ -208,13 +246,12 @@ fn order(member: &QueuedPod) -> impl Ord + use<> {
 }
 
 /// The pod that stands for a group: it has the group's name and priority, and a member's spec.
-fn stand_in(uid: Uid, key: &str, group: &PodGroup, member: &PodInfo) -> Arc<PodInfo> {
-    let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
+fn stand_in(uid: Uid, key: &GroupKey, priority: i32, member: &PodInfo) -> Arc<PodInfo> {
     Arc::new(PodInfo {
         namespace: Arc::clone(&member.namespace),
-        name: name.into(),
+        name: key.name().into(),
         uid,
-        priority: group.priority,
+        priority,
         spec: Arc::clone(&member.spec),
         status: PodStatus::default(),
         ..member.clone()
@@ -228,31 +265,32 @@ impl SchedulingQueue {
     }
 
     /// Adds a member that is new, or came back: to its group if that is queued, beside it if the
-    /// group is being tried, or to those whose PodGroup is unknown.
+    /// group is being tried, or to those whose PodGroup has no root.
     pub(crate) fn add_member(&mut self, cx: &mut QueueCx<'_>, key: Arc<str>, member: QueuedPod) {
-        let object = cx.objects.get(&resources::POD_GROUP, &key);
-        let Some(group) = object.and_then(|object| PodGroup::of(&object.body)) else {
+        let forest = cx.objects.forest();
+        let root = forest.root_of(&GroupKey::of_pods(Arc::clone(&key)));
+        let Some((root, spec)) = root.and_then(|root| Some((root.clone(), forest.spec(&root)?))) else {
             self.groups.incomplete.entry(key).or_default().push(member);
             return;
         };
-        let entry = self.groups.uid_of(&key);
+        let entry = self.groups.uid_of(&root);
         if let Some(taken) = self.take_group(&entry) {
             self.groups.insert(&entry, member);
-            return self.put_back(cx, taken);
+            return self.put_back(cx, taken, &UNSCHEDULED_POD_ADD);
         }
         if let Some(popped) = self.groups.popped.as_mut().filter(|popped| popped.entry == entry) {
             popped.pending.push(member);
             return;
         }
-        let stand_in = stand_in(entry.clone(), &key, group, &member.pod);
+        let stand_in = stand_in(entry.clone(), &root, spec.priority, &member.pod);
         let mut queued = QueuedPod::new(stand_in, member.profile, member.timestamp);
-        queued.is_group = true;
+        queued.group = Some(root.kind);
         self.groups.insert(&entry, member);
         self.move_to_active(cx, queued, EntryReason::new(&UNSCHEDULED_POD_ADD), false);
     }
 
     /// Takes a group's entry out of its queue, with the strategy that leads back to it.
-    fn take_group(&mut self, entry: &Uid) -> Option<(QueuedPod, QueueingStrategy)> {
+    pub(crate) fn take_group(&mut self, entry: &Uid) -> Option<(QueuedPod, QueueingStrategy)> {
         let strategy = match self.place(entry)? {
             Place::Active => QueueingStrategy::Immediately,
             Place::Backoff => QueueingStrategy::AfterBackoff,
@@ -265,9 +303,14 @@ impl SchedulingQueue {
 
     /// Queues a group again whose members changed. PreEnqueue runs unless the group waits for an
     /// event.
-    fn put_back(&mut self, cx: &mut QueueCx<'_>, (queued, strategy): (QueuedPod, QueueingStrategy)) {
+    pub(crate) fn put_back(
+        &mut self,
+        cx: &mut QueueCx<'_>,
+        (queued, strategy): (QueuedPod, QueueingStrategy),
+        event: &Text,
+    ) {
         if self.groups.queued.contains_key(queued.uid()) {
-            self.requeue(cx, queued, strategy, &UNSCHEDULED_POD_ADD);
+            self.requeue(cx, queued, strategy, event);
         }
     }
 
@@ -291,40 +334,6 @@ impl SchedulingQueue {
         }
     }
 
-    /// A PodGroup is new: its members can be queued.
-    pub fn add_group(&mut self, cx: &mut QueueCx<'_>, key: &Arc<str>) {
-        for member in self.groups.incomplete.remove(key).unwrap_or_default() {
-            self.add_new_member(cx, Arc::clone(key), member);
-        }
-    }
-
-    /// A PodGroup changed: its priority may have.
-    pub fn update_group(&mut self, cx: &mut QueueCx<'_>, key: &str) {
-        let entry = self.groups.uid_of(key);
-        let object = cx.objects.get(&resources::POD_GROUP, key);
-        let group = object.and_then(|object| PodGroup::of(&object.body));
-        let known = self.entries.get(&entry).map(|entry| entry.pod.priority);
-        if let Some(group) = group.filter(|group| known.is_some_and(|known| known != group.priority))
-            && let Some((mut queued, strategy)) = self.take_group(&entry)
-        {
-            queued.pod = Arc::new(PodInfo { priority: group.priority, ..PodInfo::clone(&queued.pod) });
-            self.put_back(cx, (queued, strategy));
-        }
-    }
-
-    /// A PodGroup is gone: its members wait for another one.
-    pub fn remove_group(&mut self, key: &Arc<str>) {
-        let entry = self.groups.uid_of(key);
-        let popped = self.groups.popped.as_mut().filter(|popped| popped.entry == entry);
-        let mut members = popped.map(|popped| std::mem::take(&mut popped.pending)).unwrap_or_default();
-        if self.take(&entry).is_some() {
-            members = self.groups.take_members(&entry);
-        }
-        if !members.is_empty() {
-            self.groups.incomplete.entry(Arc::clone(key)).or_default().extend(members);
-        }
-    }
-
     /// Removes a member that was deleted or bound.
     pub(crate) fn delete_member(&mut self, cx: &mut QueueCx<'_>, uid: &Uid) {
         if let Some(entry) = self.groups.entry_of.get(uid).cloned() {
@@ -337,7 +346,7 @@ impl SchedulingQueue {
                 }
             }
             if let Some(taken) = taken {
-                self.put_back(cx, taken);
+                self.put_back(cx, taken, &UNSCHEDULED_POD_ADD);
             }
             return;
         }
@@ -404,7 +413,8 @@ impl SchedulingQueue {
                 None => concerned.extend(held.values().filter_map(entry)),
                 // Gangs that wait for pods: a new pod concerns one of them.
                 Some(groups) => {
-                    let named = groups.iter().filter_map(|key| self.entries.get(&self.groups.uid_of(key)));
+                    let roots = groups.iter().filter_map(|key| cx.objects.forest().root_of(key));
+                    let named = roots.filter_map(|root| self.entries.get(&self.groups.uid_of(&root)));
                     concerned.extend(named.filter(|queued| held.contains_key(&queued.sequence)));
                 }
             }
@@ -444,7 +454,8 @@ impl SchedulingQueue {
         let uids = members.iter().map(|member| member.uid().clone()).collect();
         self.groups.popped = Some(Popped { entry: entry.uid().clone(), members: uids, pending: Vec::new() });
         let key = format!("{}/{}", entry.pod.namespace, entry.pod.name).into();
-        QueuedGroup { entry, key, members }
+        let kind = entry.group.unwrap_or(GroupKind::Pods);
+        QueuedGroup { entry, key: GroupKey { kind, key }, members }
     }
 
     /// Ends the attempt of a group: members that came back, or are new, are queued

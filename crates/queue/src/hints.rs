@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use supercargo_framework::caching::{HintCaching, HintScope};
 use supercargo_framework::event::{Change, EventRegistration, HintFn, QueueingHint};
-use supercargo_framework::objects::{Objects, resources};
+use supercargo_framework::objects::{GroupKey, Objects, resources};
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, PodInfo, Text};
 
 use super::context::QueueCx;
@@ -101,13 +101,13 @@ impl QueueingHints {
         entry.gating_plugin.as_ref().is_some_and(|plugin| !self.plugin_interested(plugin, event))
     }
 
-    /// The PodGroups whose pods a plugin's hints may queue; `None` for all.
+    /// The groups in whose trees are all pods that a plugin's hints may queue; `None` for all pods.
     pub(crate) fn groups_about(
         &self,
         (profile, plugin): (ProfileIndex, &Text),
         event: &ClusterEvent,
         change: &Change,
-    ) -> Option<SmallVec<[Arc<str>; 1]>> {
+    ) -> Option<SmallVec<[GroupKey; 1]>> {
         if event.is_wildcard() {
             return None;
         }

@@ -13,6 +13,7 @@
 mod context;
 mod entry;
 mod entry_reason;
+mod group_changes;
 mod groups;
 mod guarded_sort;
 mod hints;
@@ -223,7 +224,7 @@ impl SchedulingQueue {
 
     /// All queued pods.
     pub fn entries(&self) -> impl Iterator<Item = &QueuedPod> {
-        self.entries.values().filter(|entry| !entry.is_group).chain(self.groups.iter())
+        self.entries.values().filter(|entry| entry.group.is_none()).chain(self.groups.iter())
     }
 
     /// The groups and their pods; `None` without the feature gate GenericWorkload.
@@ -247,7 +248,11 @@ impl SchedulingQueue {
     }
 
     pub(crate) fn entity(&self, entry: &QueuedPod) -> Entity {
-        if entry.is_group { Entity::Group(self.groups.members(entry.uid()).len()) } else { Entity::Pod }
+        if entry.group.is_some() {
+            Entity::Group(self.groups.members(entry.uid()).len())
+        } else {
+            Entity::Pod
+        }
     }
 
     /// Entities in activeQ, backoffQ, unschedulableEntities (without gated ones), gated, and pods
@@ -515,7 +520,7 @@ impl SchedulingQueue {
             };
             entry.attempts += 1;
             entry.initial_attempt.get_or_insert(cx.now.wall);
-            if entry.is_group {
+            if entry.group.is_some() {
                 return Some(Popped::Group(self.begin_group(entry, cx.now.wall)));
             }
             if self.in_flight.begin(uid) {

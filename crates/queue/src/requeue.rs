@@ -276,7 +276,7 @@ impl SchedulingQueue {
 
     /// Runs PreEnqueue, of every member if the entry is a group; `false` if a plugin holds one.
     fn passes_pre_enqueue(&mut self, cx: &mut QueueCx<'_>, entry: &mut QueuedPod) -> bool {
-        if !entry.is_group {
+        if entry.group.is_none() {
             return run_pre_enqueue(cx, entry);
         }
         entry.gating_plugin = None;
@@ -295,7 +295,7 @@ impl SchedulingQueue {
             cause.report(cx, QueueName::Unschedulable, self.entity(&entry));
         }
         entry.sequence = self.take_sequence();
-        entry.is_held_alike = entry.is_group && self.groups.are_held_alike(&entry);
+        entry.is_held_alike = entry.group.is_some() && self.groups.are_held_alike(&entry);
         self.unschedulable.insert(&entry, || self.hints.scope(&entry));
         self.put_entry(entry);
     }

@@ -102,7 +102,7 @@ impl Unschedulable {
     pub(crate) fn insert(&mut self, entry: &QueuedPod, scope: impl FnOnce() -> HintScope) {
         self.pods.insert(entry.sequence, entry.uid().clone());
         self.gated += usize::from(entry.gating_plugin.is_some());
-        if entry.is_group {
+        if entry.group.is_some() {
             let entities = match holder(entry) {
                 Some(holder) => self.held.entry(holder).or_default(),
                 None => &mut self.entities,
@@ -120,7 +120,7 @@ impl Unschedulable {
             return false;
         }
         self.gated -= usize::from(entry.gating_plugin.is_some());
-        if entry.is_group {
+        if entry.group.is_some() {
             self.remove_entity(entry);
             return true;
         }

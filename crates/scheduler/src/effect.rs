@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use supercargo_framework::binding::ApiCall;
+use supercargo_framework::objects::GroupKind;
 use supercargo_framework::plugin::{Nomination, PreBindPlugin};
 use supercargo_framework::pod::{PodCondition, PodKey};
 use supercargo_framework::{PodInfo, ResourceVersion, Text, Uid};
@@ -103,9 +104,11 @@ pub struct PodEvent {
     pub related: Option<GroupReference>,
 }
 
-/// Names a version of a PodGroup.
+/// Names a version of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupReference {
+    /// The kind.
+    pub kind: GroupKind,
     /// The namespace.
     pub namespace: Arc<str>,
     /// The name.

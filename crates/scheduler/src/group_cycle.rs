@@ -1,5 +1,5 @@
 //! The scheduling cycle of a group: its pods are tried one after the other, and bound if enough of
-//! them fit (upstream's `schedule_one_podgroup.go`).
+//! them fit (upstream's `schedule_one_podgroup.go`). The groups of a tree have one cycle.
 //!
 //! A trial assumes and reserves on the live cache, so that each pod sees those before it. Then it
 //! is undone, the last pod first. Only a trial that succeeds is done again, pod by pod, with
@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use supercargo_framework::objects::{Members, PodGroup, Typed, resources};
+use supercargo_framework::objects::{GroupKey, Members, PodGroup, Typed};
 use supercargo_framework::plugin::{Nomination, Nominations};
 use supercargo_framework::pod::PodCondition;
 use supercargo_framework::{CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status, Uid};
@@ -16,59 +16,45 @@ use supercargo_framework::{CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status
 use crate::attempt::Scope;
 use crate::bindings::Binding;
 use crate::effect::{Effect, GroupPatch};
+use crate::group_reason::Reason;
+use crate::group_tree::{GroupFailure, GroupNode, Placed, Results, Trial, Verdicts};
 use crate::scheduler::Scheduler;
 use supercargo_evaluation::extender::Calls;
 use supercargo_queue::{GroupOutcome, QueuedGroup, QueuedPod};
-use supercargo_runtime::failure::{Failure, FailureKind};
+use supercargo_runtime::failure::Failure;
 use supercargo_runtime::observer::{AttemptResult, Observation, Timespan};
 use supercargo_runtime::profile::Named;
 
 /// The plugin that asks for a minimum of pods.
 const GANG_SCHEDULING: &str = "GangScheduling";
 
-/// A pod that found a node in the trial.
-pub(crate) struct Placed {
-    pub(crate) node: Arc<str>,
-    pub(crate) state: CycleState,
-}
-
-/// The results of a trial, a member each; members after the last one were not tried.
-pub(crate) type Results = Vec<Result<Placed, Failure>>;
-
 /// A group in its cycle.
 pub(crate) struct TriedGroup<'a> {
-    pub(crate) key: &'a Arc<str>,
-    pub(crate) min_count: i32,
+    pub(crate) root: &'a GroupNode,
+    /// Its pods, and those of the groups below it.
     pub(crate) members: &'a mut [QueuedPod],
 }
 
-/// Why a group is not scheduled.
-pub(crate) enum GroupFailure {
-    /// Too few pods fit.
-    Unschedulable(String),
-    /// Something failed.
-    Error(String),
-}
-
 /// How far a group is from its minimum.
-enum Progress {
+pub(crate) enum Progress {
     /// There are enough, if any is required.
     Enough,
     NotYet,
     OutOfReach,
 }
 
-/// The number of pods of a group on nodes, and of those that are still to be tried.
+/// The number of pods, or groups, of a group that are scheduled, and of those that are still to be
+/// tried.
 #[derive(Clone, Copy)]
-struct Quorum {
-    min_count: i32,
-    scheduled: usize,
-    remaining: usize,
+pub(crate) struct Quorum {
+    pub(crate) min_count: i32,
+    pub(crate) scheduled: usize,
+    pub(crate) remaining: usize,
 }
 
 impl Quorum {
     /// Same as upstream's PlacementFeasible of GangScheduling.
-    fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> Progress {
         let min_count = usize::try_from(self.min_count).unwrap_or_default();
         if self.scheduled + self.remaining < min_count {
             Progress::OutOfReach
@@ -79,7 +65,7 @@ impl Quorum {
         }
     }
 
-    fn out_of_reach(&self) -> String {
+    pub(crate) fn out_of_reach(&self) -> String {
         let Self { min_count, scheduled, remaining } = self;
         format!("minCount ({min_count}) cannot be satisfied: {scheduled} scheduled, {remaining} remaining")
     }
@@ -96,17 +82,14 @@ impl Scheduler {
             }
             !skips
         });
+        let (root, members) = GroupNode::new(self.objects.forest(), &key, members);
         let outcome = if members.is_empty() {
             // This lets pods that came meanwhile continue.
             GroupOutcome::Scheduled
         } else {
-            self.attempt_group(now, &key, members, calls)
+            self.attempt_group(now, root, members, calls)
         };
         self.with_queue(now, |queue, cx| queue.end_group(cx, entry, outcome));
-    }
-
-    pub(crate) fn group(&self, key: &str) -> Option<Typed<'_, PodGroup>> {
-        Typed::of(self.objects.get(&resources::POD_GROUP, key)?)
     }
 
     /// The pods of a group that are on nodes, in no order.
@@ -118,56 +101,48 @@ impl Scheduler {
     fn attempt_group(
         &mut self,
         now: Now,
-        key: &Arc<str>,
-        mut members: Vec<QueuedPod>,
+        mut root: GroupNode,
+        members: Vec<QueuedPod>,
         calls: &mut dyn Calls,
     ) -> GroupOutcome {
         let from = self.observer.time_point();
-        let profile = members[0].profile.0;
-        let min_count = match self.valid_group(key, &members) {
-            Ok(min_count) => min_count,
+        let profile = members[0].profile;
+        if let Err(error) = self.validate_group(&root, &members) {
             // As upstream, such an attempt is not counted.
-            Err(error) => {
-                self.refuse_for_error(now, key, members, Results::new(), error);
-                return GroupOutcome::Failed;
-            }
-        };
-        let mut group = TriedGroup { key, min_count, members: &mut members };
-        let (results, failure) = self.try_group(now, &mut group, calls);
+            let verdicts = Verdicts::new(&root, Trial::refused(GroupFailure::Error(error)));
+            self.submit(now, members, verdicts, None);
+            return GroupOutcome::Failed;
+        }
+        let is_enabled = |plugin: &Named<_>| plugin.name == GANG_SCHEDULING;
+        if self.profiles.get(profile).pre_enqueue.iter().any(is_enabled) {
+            root.require_minimum(self.objects.forest());
+        }
+        let mut members = members;
+        let mut group = TriedGroup { root: &root, members: &mut members };
+        let trial = self.try_root(now, &mut group, calls);
         self.observer.observe(Observation::GroupAlgorithm(Timespan { from, to: self.observer.time_point() }));
-        let (outcome, result) = match failure {
-            None => {
-                self.report_group(now, key, "True", "Scheduled", "");
-                for (member, result) in members.into_iter().zip(results) {
-                    match result {
-                        Ok(placed) => self.commit(now, member, placed),
-                        Err(failure) => self.fail(now, member, failure),
-                    }
-                }
-                (GroupOutcome::Scheduled, AttemptResult::Scheduled)
-            }
-            Some(failure @ GroupFailure::Unschedulable(_)) => {
-                let post_filter = self.post_filter_group(now, group, calls);
-                let result = self.refuse(now, key, members, results, failure, post_filter);
-                (GroupOutcome::Rejected, result)
-            }
-            Some(GroupFailure::Error(error)) => {
-                (GroupOutcome::Failed, self.refuse_for_error(now, key, members, results, error))
+        let (outcome, post_filter) = match &trial.refusal {
+            None => (GroupOutcome::Scheduled, None),
+            Some(GroupFailure::Error(_)) => (GroupOutcome::Failed, None),
+            Some(GroupFailure::Unschedulable(_)) => {
+                (GroupOutcome::Rejected, Some(self.post_filter_group(now, group, calls)))
             }
         };
+        let result = self.submit(now, members, Verdicts::new(&root, trial), post_filter);
         let took = Timespan { from, to: self.observer.time_point() };
-        self.observer.observe(Observation::GroupAttempt { profile, result, took });
+        self.observer.observe(Observation::GroupAttempt { profile: profile.0, result, took });
         outcome
     }
 
-    /// Checks that the pods of a group agree, those on nodes included. Returns the group's minimum,
-    /// 0 if the profile has no GangScheduling.
-    fn valid_group(&self, key: &str, members: &[QueuedPod]) -> Result<i32, String> {
-        let Some(group) = self.group(key) else {
-            return Err(format!("failed to get podGroup {key}"));
+    /// Checks that the pods of a group agree, those on nodes included.
+    fn validate_group(&self, root: &GroupNode, members: &[QueuedPod]) -> Result<(), String> {
+        let Some(group) = self.objects.forest().spec(&root.key) else {
+            return Err(format!("failed to get podGroup {}", root.key));
         };
         let first = &members[0].pod.spec;
-        for pod in members.iter().map(|member| &member.pod).chain(self.scheduled_pods(key)) {
+        let leaves = root.leaves();
+        let scheduled = leaves.iter().flat_map(|leaf| self.scheduled_pods(&leaf.key.key));
+        for pod in members.iter().map(|member| &member.pod).chain(scheduled) {
             if pod.spec.scheduler_name != first.scheduler_name {
                 let (one, other) = (&pod.spec.scheduler_name, &first.scheduler_name);
                 return Err(format!(
@@ -188,50 +163,48 @@ impl Scheduler {
                 ));
             }
         }
-        let is_enabled = |plugin: &Named<_>| plugin.name == GANG_SCHEDULING;
-        let is_gang = self.profiles.get(members[0].profile).pre_enqueue.iter().any(is_enabled);
-        Ok(if is_gang { group.min_count() } else { 0 })
+        Ok(())
     }
 
-    /// Tries the members in order on these nodes, or all, each beside those that found a node. Ends
-    /// early once there cannot be enough of them, or something fails.
+    /// Tries the members of a PodGroup in order on these nodes, or all, each beside those that
+    /// found a node. Ends early once there cannot be enough of them, or something fails.
     pub(crate) fn try_members(
         &mut self,
         now: Now,
-        group: &mut TriedGroup<'_>,
+        node: &GroupNode,
+        members: &mut [QueuedPod],
         nodes: Option<&[NodeIndex]>,
         calls: &mut dyn Calls,
-    ) -> (Results, Option<GroupFailure>) {
-        let TriedGroup { key, min_count, members } = group;
-        let min_count = *min_count;
-        let scheduled = self.objects.members.get(key).map_or(0, Members::scheduled);
-        let mut quorum = Quorum { min_count, scheduled, remaining: members.len() };
-        let mut results = Results::with_capacity(members.len());
+    ) -> Trial {
+        let members = &mut members[node.members.clone()];
+        let scheduled = self.objects.members.get(&node.key.key).map_or(0, Members::scheduled);
+        let mut quorum = Quorum { min_count: node.min_count, scheduled, remaining: members.len() };
         if matches!(quorum.progress(), Progress::OutOfReach) {
             let message = format!("pod group is unschedulable, {}", quorum.out_of_reach());
-            return (results, Some(GroupFailure::Unschedulable(message)));
+            return Trial::refused(GroupFailure::Unschedulable(message));
         }
+        let mut trial = Trial { results: Results::with_capacity(members.len()), ..Trial::default() };
         for member in members.iter_mut() {
             member.began = self.observer.time_point();
             let result = self.try_member(now, member, nodes, calls);
             quorum.remaining -= 1;
             quorum.scheduled += usize::from(result.is_ok());
             let error = result.as_ref().err().filter(|failure| !failure.kind.is_rejection());
-            let error = error.map(|failure| {
+            trial.refusal = error.map(|failure| {
                 GroupFailure::Error(format!(
                     "failed to schedule other pod from a pod group: {}",
                     failure.kind
                 ))
             });
-            results.push(result);
-            if error.is_some() {
-                return (results, error);
+            trial.results.push(result);
+            if trial.refusal.is_none() && matches!(quorum.progress(), Progress::OutOfReach) {
+                trial.refusal = Some(GroupFailure::Unschedulable(quorum.out_of_reach()));
             }
-            if matches!(quorum.progress(), Progress::OutOfReach) {
-                return (results, Some(GroupFailure::Unschedulable(quorum.out_of_reach())));
+            if trial.refusal.is_some() {
+                break;
             }
         }
-        (results, None)
+        trial
     }
 
     /// Finds a node for a member, and assumes and reserves it there.
@@ -259,14 +232,18 @@ impl Scheduler {
         }
     }
 
-    /// Undoes what the trial did, the last member first.
-    pub(crate) fn take_all_back(&mut self, now: Now, members: &[QueuedPod], results: &mut Results) {
+    /// Undoes what the trial of a PodGroup did, the last member first.
+    pub(crate) fn take_members_back(&mut self, now: Now, members: &[QueuedPod], results: &mut Results) {
         for (member, result) in members.iter().zip(results).rev() {
             if let Ok(placed) = result {
-                self.undo(now, member, &mut placed.state);
-                self.queue.nominator.add(&member.pod, &Nomination::Keep);
+                self.take_back(now, member, placed);
             }
         }
+    }
+
+    pub(crate) fn take_back(&mut self, now: Now, member: &QueuedPod, placed: &mut Placed) {
+        self.undo(now, member, &mut placed.state);
+        self.queue.nominator.add(&member.pod, &Nomination::Keep);
     }
 
     /// Repeats the trial's steps for a member, without undoing them, and starts its binding.
@@ -290,74 +267,54 @@ impl Scheduler {
         }
     }
 
-    /// Fails all members of a group that is not scheduled. A member that was rejected itself says
-    /// why; the others name the group's reason.
-    fn refuse(
+    /// Binds the pods of the PodGroups that succeed, fails those of others, and reports to each.
+    /// The result is that of the root.
+    fn submit(
         &mut self,
         now: Now,
-        key: &Arc<str>,
         members: Vec<QueuedPod>,
-        results: Results,
-        failure: GroupFailure,
-        post_filter: (Nominations, Status),
+        verdicts: Verdicts<'_>,
+        post_filter: Option<(Nominations, Status)>,
     ) -> AttemptResult {
-        let (nominations, status) = post_filter;
-        let mut nominations: BTreeMap<Uid, Nomination> = nominations.into_iter().collect();
-        let waits = status.is_success();
-        // The group's reason before and after PodGroupPostFilter, or an error.
-        let verdict = match failure {
-            GroupFailure::Unschedulable(before) if waits || status.is_rejected() => {
-                let after = format!("{before}, {}", status.message());
-                Ok((before, after))
-            }
-            GroupFailure::Unschedulable(_) => Err(status.message()),
-            GroupFailure::Error(error) => Err(error),
-        };
-        let mut results = results.into_iter();
-        let rejected = |reason: &str| FailureKind::Rejected(reason.to_owned());
-        for member in members {
-            let mut failure = match (results.next(), &verdict) {
-                (Some(Err(failure)), Err(_)) if !failure.kind.is_rejection() => failure.kind.into(),
-                (_, Err(error)) => FailureKind::Internal(error.clone()).into(),
-                (Some(Err(failure)), Ok(_)) => failure,
-                (Some(Ok(_)), Ok((_, after))) if waits => {
-                    Failure { kind: rejected(after), nomination: Nomination::Keep }
+        let Verdicts { all, leaves } = verdicts;
+        let (nominations, status) = post_filter.unzip();
+        let reasons: Vec<_> = all
+            .into_iter()
+            .map(|(failure, shares)| failure.map(|it| Reason::new(it, shares, status.as_ref())))
+            .collect();
+        let mut nominations: BTreeMap<Uid, Nomination> = nominations.into_iter().flatten().collect();
+        let mut members = members.into_iter();
+        for (leaf, results, reason) in leaves {
+            let members = members.by_ref().take(leaf.members.len());
+            let Some(reason) = &reasons[reason] else {
+                self.report_group(now, &leaf.key, "True", "Scheduled", "");
+                for (member, result) in members.zip(results) {
+                    match result {
+                        Ok(placed) => self.commit(now, member, placed),
+                        Err(failure) => self.fail(now, member, failure),
+                    }
                 }
-                (Some(Ok(_)), Ok((_, after))) => {
-                    rejected(&format!("pod group is unschedulable, {after}")).into()
-                }
-                (None, Ok((before, _))) => Failure { kind: rejected(before), nomination: Nomination::Keep },
+                continue;
             };
-            if let Some(nomination) = nominations.remove(member.uid()) {
-                failure.nomination = nomination;
+            let mut results = results.into_iter();
+            for member in members {
+                let mut failure = reason.of_member(results.next());
+                if let Some(nomination) = nominations.remove(member.uid()) {
+                    failure.nomination = nomination;
+                }
+                self.fail(now, member, failure);
             }
-            self.fail(now, member, failure);
+            let (reason, message) = reason.of_group();
+            self.report_group(now, &leaf.key, "False", reason, message);
         }
-        let (reason, message, result) = match verdict {
-            Ok((_, after)) if waits => ("Unschedulable", after, AttemptResult::WaitingOnPreemption),
-            Ok((_, after)) => ("Unschedulable", after, AttemptResult::Unschedulable),
-            Err(error) => ("SchedulerError", error, AttemptResult::Error),
-        };
-        self.report_group(now, key, "False", reason, &message);
-        result
-    }
-
-    fn refuse_for_error(
-        &mut self,
-        now: Now,
-        key: &Arc<str>,
-        members: Vec<QueuedPod>,
-        results: Results,
-        error: String,
-    ) -> AttemptResult {
-        let post_filter = (Nominations::new(), Status::success());
-        self.refuse(now, key, members, results, GroupFailure::Error(error), post_filter)
+        reasons.first().and_then(Option::as_ref).map_or(AttemptResult::Scheduled, Reason::result)
     }
 
     /// Patches the condition `PodGroupInitiallyScheduled`, unless it is up to date. Once true, it
     /// stays so.
-    fn report_group(&mut self, now: Now, key: &Arc<str>, status: &str, reason: &str, message: &str) {
-        let Some(group) = self.group(key) else { return };
+    fn report_group(&mut self, now: Now, key: &GroupKey, status: &str, reason: &str, message: &str) {
+        let group = self.objects.forest().get(key).and_then(Typed::<PodGroup>::of);
+        let Some(group) = group else { return };
         let known = group.initially_scheduled.as_ref();
         let is_equal =
             |it: &PodCondition| (&*it.status, &*it.reason, &*it.message) == (status, reason, message);
@@ -374,6 +331,10 @@ impl Scheduler {
             last_transition: Some(since.unwrap_or_else(|| now.wall.floor_to_second())),
         };
         let uid = (*group.object.uid).into();
-        self.effects.push(Effect::PatchGroupStatus(GroupPatch { group: Arc::clone(key), uid, condition }));
+        self.effects.push(Effect::PatchGroupStatus(GroupPatch {
+            group: Arc::clone(&key.key),
+            uid,
+            condition,
+        }));
     }
 }

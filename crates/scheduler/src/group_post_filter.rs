@@ -10,11 +10,13 @@ use std::sync::Arc;
 
 use supercargo_framework::caching::CachingFilters as _;
 use supercargo_framework::context::Command;
+use supercargo_framework::objects::GroupKey;
 use supercargo_framework::plugin::{Assignments, GroupCycle, Nominations, RunFilters as _};
 use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status, Uid};
 
 use crate::dry_run::DryRun;
-use crate::group_cycle::{GroupFailure, Placed, TriedGroup};
+use crate::group_cycle::TriedGroup;
+use crate::group_tree::{GroupFailure, Placed};
 use crate::scheduler::Scheduler;
 use supercargo_evaluation::extender::Calls;
 use supercargo_runtime::observer::{Observation, Point, Timespan};
@@ -236,8 +238,8 @@ impl GroupCycle for PostFilterCycle<'_, '_> {
         self.scheduler.context(self.now)
     }
 
-    fn group(&self) -> &Arc<str> {
-        self.group.key
+    fn group(&self) -> &GroupKey {
+        &self.group.root.key
     }
 
     fn pods(&self) -> Vec<Arc<PodInfo>> {
@@ -264,20 +266,17 @@ impl GroupCycle for PostFilterCycle<'_, '_> {
         self.trials.clear();
         let Self { scheduler, now, group, calls, .. } = self;
         let began: Vec<_> = group.members.iter().map(|member| member.began).collect();
-        let (results, refusal) = scheduler.try_group(*now, group, &mut **calls);
+        let trial = scheduler.try_root(*now, group, &mut **calls);
         for (member, began) in group.members.iter_mut().zip(began) {
             member.began = began;
         }
-        match refusal {
+        match &trial.refusal {
             None => {}
-            Some(GroupFailure::Unschedulable(message)) => return Err(Status::unschedulable(message)),
-            Some(GroupFailure::Error(message)) => return Err(Status::error(message)),
+            Some(GroupFailure::Unschedulable(message)) => return Err(Status::unschedulable(message.clone())),
+            Some(GroupFailure::Error(message)) => return Err(Status::error(message.clone())),
         }
-        let placed: Vec<_> = results.into_iter().map(|result| result.ok().map(|it| it.node)).collect();
-        let prepared = placed
-            .iter()
-            .enumerate()
-            .try_for_each(|(member, node)| node.as_ref().map_or(Ok(()), |node| self.prepare(member, node)));
+        let placed = trial.placed(self.group.root);
+        let prepared = placed.iter().try_for_each(|(member, placed)| self.prepare(*member, &placed.node));
         self.lie_down();
         prepared?;
         let pod = |trial: &Trial| {

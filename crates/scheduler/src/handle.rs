@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use supercargo_framework::binding::{BindingReport, Occurrence};
 use supercargo_framework::event::Change;
-use supercargo_framework::objects::{MemberStage, Object, resources};
+use supercargo_framework::objects::{GroupKey, MemberStage, Object};
 use supercargo_framework::{
     ActionType, ClusterEvent, EventResource, NodeRecord, Now, PodInfo, Status, Text, Uid,
 };
@@ -302,17 +302,15 @@ impl Scheduler {
             written.as_ref().zip(new.as_ref()).is_some_and(|(written, new)| !new.is_newer_than(written));
         let old = written.or(old);
         self.cache.note_object(&object);
+        let group = GroupKey::of(&object);
+        let root = group.as_ref().and_then(|group| self.objects.forest().root_of(group));
         // Hints see the objects as they are after the event.
         match &new {
             Some(new) => drop(self.objects.insert(Arc::clone(new))),
             None => drop(self.objects.remove(&object.resource, &object.key)),
         }
-        if object.resource == resources::POD_GROUP {
-            self.with_queue(now, |queue, cx| match (&old, &new) {
-                (_, None) => queue.remove_group(&object.key),
-                (None, Some(_)) => queue.add_group(cx, &object.key),
-                (Some(_), Some(_)) => queue.update_group(cx, &object.key),
-            });
+        if let Some(group) = group {
+            self.with_queue(now, |queue, cx| queue.group_changed(cx, &group, root.as_ref()));
         }
         if !is_known {
             self.object_changed(now, from, &object.resource, action, Change::Object { old, new });

@@ -57,6 +57,8 @@ mod fits;
 mod fork;
 mod group_cycle;
 mod group_post_filter;
+mod group_reason;
+mod group_tree;
 mod handle;
 mod input;
 mod invariants;

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use supercargo_framework::objects::GroupKind;
 use supercargo_framework::plugin::{Assignments, GroupInfo, Placement, PlacementScorePlugin};
 use supercargo_framework::{Code, Context, Feature, Now, PodInfo, Status};
 
-use crate::group_cycle::{GroupFailure, Results, TriedGroup};
+use crate::group_cycle::{Progress, Quorum, TriedGroup};
+use crate::group_tree::{GroupFailure, GroupNode, Results, Trial};
 use crate::scheduler::Scheduler;
 use supercargo_evaluation::extender::Calls;
 use supercargo_evaluation::scoring::check_range;
@@ -22,91 +24,185 @@ const UNSCHEDULABLE: &str = "pod group is unschedulable";
 /// A placement on which the group fits.
 struct Feasible {
     placement: Placement,
-    results: Results,
+    trial: Trial,
 }
 
 impl Scheduler {
-    /// Tries a group on all nodes or, if it has placements, on each of them. Returns the results of
-    /// the best one; those of the first one if the group fits on none. Leaves no trace.
-    pub(crate) fn try_group(
+    /// Tries a group on all nodes or, if it has placements, on each of them. Returns the trial on
+    /// the best one; that on the first one if the group fits on none. Leaves no trace.
+    pub(crate) fn try_root(&mut self, now: Now, group: &mut TriedGroup<'_>, calls: &mut dyn Calls) -> Trial {
+        let mut trial = self.try_group(now, group.root, group.members, None, calls);
+        if trial.refusal.is_none() && !trial.places_any() {
+            // Enough pods are on nodes, but no other one fits.
+            trial.refusal = Some(GroupFailure::Unschedulable(UNSCHEDULABLE.to_owned()));
+        }
+        trial
+    }
+
+    /// The same with a group of a tree, within a placement of the group above it.
+    fn try_group(
         &mut self,
         now: Now,
-        group: &mut TriedGroup<'_>,
+        node: &GroupNode,
+        members: &mut [QueuedPod],
+        within: Option<&Placement>,
         calls: &mut dyn Calls,
-    ) -> (Results, Option<GroupFailure>) {
-        let (results, refusal) = if self.features.enabled(Feature::TopologyAwareWorkloadScheduling) {
-            self.try_placements(now, group, calls)
+    ) -> Trial {
+        if self.features.enabled(Feature::TopologyAwareWorkloadScheduling) {
+            self.try_placements(now, node, members, within, calls)
         } else {
-            self.try_placement(now, group, None, calls)
-        };
-        // Enough pods are on nodes, but no other one fits.
-        let is_idle = refusal.is_none() && results.iter().all(Result::is_err);
-        (results, if is_idle { Some(GroupFailure::Unschedulable(UNSCHEDULABLE.to_owned())) } else { refusal })
+            self.try_placement(now, node, members, None, calls)
+        }
     }
 
     fn try_placements(
         &mut self,
         now: Now,
-        group: &mut TriedGroup<'_>,
+        node: &GroupNode,
+        members: &mut [QueuedPod],
+        within: Option<&Placement>,
         calls: &mut dyn Calls,
-    ) -> (Results, Option<GroupFailure>) {
+    ) -> Trial {
         self.cache.refreshed();
-        let profile = group.members[0].profile.0;
-        let scheduled = self.scheduled_members(group.key);
-        let placements = match self.generate_placements(now, group, &scheduled) {
+        let profile = members[0].profile.0;
+        let scheduled = self.scheduled_members(node);
+        let placements = match self.generate_placements(now, node, &members[0], &scheduled, within) {
             Ok(placements) => placements,
-            Err(refusal) => return (Results::new(), Some(refusal)),
+            Err(refusal) => return Trial::refused(refusal),
         };
         let count = placements.len();
-        self.observer.observe(Observation::Placements { profile, count });
+        // As upstream, those of composite groups are not counted.
+        let is_counted = node.key.kind == GroupKind::Pods;
+        if is_counted {
+            self.observer.observe(Observation::Placements { profile, count });
+        }
         let (mut first, mut feasible) = (None, Vec::new());
         for placement in placements {
             let from = self.observer.time_point();
-            let (results, refusal) = self.try_placement(now, group, Some(&placement), calls);
-            let reason = match refusal {
-                None => None,
-                Some(GroupFailure::Unschedulable(reason)) => Some(reason),
-                error => return (results, error),
-            };
-            let (is_feasible, to) = (reason.is_none(), self.observer.time_point());
-            let took = Timespan { from, to };
-            self.observer.observe(Observation::PlacementTried { profile, is_feasible, took });
-            if let Some(reason) = reason {
-                first.get_or_insert((results, reason));
+            let trial = self.try_placement(now, node, members, Some(&placement), calls);
+            if let Some(GroupFailure::Error(_)) = trial.refusal {
+                return trial;
+            }
+            let (is_feasible, to) = (trial.refusal.is_none(), self.observer.time_point());
+            if is_counted {
+                let took = Timespan { from, to };
+                self.observer.observe(Observation::PlacementTried { profile, is_feasible, took });
+            }
+            if is_feasible {
+                feasible.push(Feasible { placement, trial });
             } else {
-                feasible.push(Feasible { placement, results });
+                first.get_or_insert(trial);
             }
         }
-        if let (true, Some((results, reason))) = (feasible.is_empty(), first) {
-            let refusal = none_available(count, &results, &reason);
-            return (results, Some(refusal));
+        if let (true, Some(mut trial)) = (feasible.is_empty(), first) {
+            trial.refusal = trial.refusal.map(|reason| none_available(count, node, &trial.results, reason));
+            return trial;
         }
-        match self.best_placement(now, group, &scheduled, &feasible) {
-            Ok(best) => (feasible.swap_remove(best).results, None),
-            Err(refusal) => (Results::new(), Some(refusal)),
+        match self.best_placement(now, node, members, &scheduled, &feasible) {
+            Ok(best) => feasible.swap_remove(best).trial,
+            Err(refusal) => Trial::refused(refusal),
         }
     }
 
-    /// Tries the members on these nodes, or all, and undoes it.
+    /// Tries the members, or the groups of a composite group, on these nodes, or all, and undoes
+    /// it.
     fn try_placement(
         &mut self,
         now: Now,
-        group: &mut TriedGroup<'_>,
+        node: &GroupNode,
+        members: &mut [QueuedPod],
         placement: Option<&Placement>,
         calls: &mut dyn Calls,
-    ) -> (Results, Option<GroupFailure>) {
+    ) -> Trial {
+        if node.key.kind == GroupKind::Groups {
+            return self.try_children(now, node, members, placement, calls);
+        }
         let nodes = placement.map(|placement| &*placement.nodes);
         let narrowed = nodes.filter(|nodes| nodes.len() < self.cache.nodes().len());
-        let (mut results, refusal) = self.try_members(now, group, narrowed, calls);
-        self.take_all_back(now, group.members, &mut results);
-        (results, refusal)
+        let mut trial = self.try_members(now, node, members, narrowed, calls);
+        self.take_members_back(now, &members[node.members.clone()], &mut trial.results);
+        trial
     }
 
-    /// The pods of a group that are on nodes, ordered by name.
-    fn scheduled_members(&self, key: &str) -> Assignments {
+    /// Tries the groups of a composite group in order, each beside those that fit. Ends early once
+    /// there cannot be enough of them, or something fails.
+    fn try_children(
+        &mut self,
+        now: Now,
+        node: &GroupNode,
+        members: &mut [QueuedPod],
+        placement: Option<&Placement>,
+        calls: &mut dyn Calls,
+    ) -> Trial {
+        let mut quorum = Quorum { min_count: node.min_count, scheduled: 0, remaining: node.children.len() };
+        let mut trial = Trial::default();
+        let mut children = node.children.iter();
+        while trial.refusal.is_none() {
+            if matches!(quorum.progress(), Progress::OutOfReach) {
+                trial.refusal = Some(GroupFailure::Unschedulable(quorum.out_of_reach()));
+                break;
+            }
+            let Some(child) = children.next() else { break };
+            let mut tried = self.try_group(now, child, members, placement, calls);
+            if let Err(error) = self.stand(now, child, members, &mut tried) {
+                tried.refusal = Some(GroupFailure::Error(format!("failed to assume the subtree: {error}")));
+            }
+            if let Some(GroupFailure::Error(error)) = &tried.refusal {
+                let text = format!("composite pod group evaluation failed due to child error: {error}");
+                trial.refusal = Some(GroupFailure::Error(text));
+            }
+            quorum.remaining -= 1;
+            quorum.scheduled += usize::from(tried.refusal.is_none());
+            trial.children.push(tried);
+        }
+        for (child, tried) in node.children.iter().zip(&mut trial.children).rev() {
+            self.lie_down(now, child, members, tried);
+        }
+        // As upstream, an error speaks for all groups below.
+        if let Some(GroupFailure::Error(_)) = trial.refusal {
+            trial.children.clear();
+        }
+        trial
+    }
+
+    /// Assumes and reserves once more what a trial has placed, so that the next group sees it.
+    fn stand(
+        &mut self,
+        now: Now,
+        node: &GroupNode,
+        members: &[QueuedPod],
+        trial: &mut Trial,
+    ) -> Result<(), FailureKind> {
+        for (member, placed) in trial.placed_mut(node) {
+            let stands = self.catch_panic(|this| {
+                this.assume(&members[member], &placed.node)?;
+                let (reserved, commands) =
+                    this.reserve_only(now, &members[member], &placed.node, &mut placed.state);
+                this.execute(now, commands);
+                reserved
+            });
+            if let Err(failure) = stands {
+                self.lie_down(now, node, members, trial);
+                return Err(failure.kind);
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes [`stand`](Self::stand), the last member first.
+    fn lie_down(&mut self, now: Now, node: &GroupNode, members: &[QueuedPod], trial: &mut Trial) {
+        for (member, placed) in trial.placed_mut(node).into_iter().rev() {
+            self.take_back(now, &members[member], placed);
+        }
+    }
+
+    /// The pods of the groups at or below one that are on nodes, ordered by name.
+    fn scheduled_members(&self, node: &GroupNode) -> Assignments {
         let assignment =
             |pod: &Arc<PodInfo>| Some((Arc::clone(pod), Arc::clone(self.cache.node_of(&pod.uid)?)));
-        let mut scheduled: Assignments = self.scheduled_pods(key).filter_map(assignment).collect();
+        let leaves = node.leaves();
+        let pods = leaves.iter().flat_map(|leaf| self.scheduled_pods(&leaf.key.key));
+        let mut scheduled: Assignments = pods.filter_map(assignment).collect();
         scheduled.sort_unstable_by(|(one, _), (other, _)| one.name.cmp(&other.name));
         scheduled
     }
@@ -114,19 +210,31 @@ impl Scheduler {
     fn generate_placements(
         &mut self,
         now: Now,
-        group: &TriedGroup<'_>,
+        node: &GroupNode,
+        first: &QueuedPod,
         scheduled: &Assignments,
+        within: Option<&Placement>,
     ) -> Result<Vec<Placement>, GroupFailure> {
-        let all = Placement { name: "".into(), nodes: self.cache.nodes().order().into() };
-        self.call_plugins(now, group, scheduled, Point::PlacementGenerate, |profile, cx, info, calls| {
-            let Some(Named { name, plugin }) = &profile.placement_generate else { return Ok(vec![all]) };
-            let call = || plugin.generate_placements(cx, info, &all);
-            let placements = calls.call(Point::PlacementGenerate, name, call, code)?;
-            if placements.is_empty() {
-                return Err(Status::unschedulable("no feasible placements found"));
-            }
-            Ok(placements)
-        })
+        let all = || Placement { name: "".into(), nodes: self.cache.nodes().order().into() };
+        let parent = within.cloned().unwrap_or_else(all);
+        self.call_plugins(
+            now,
+            node,
+            first,
+            scheduled,
+            Point::PlacementGenerate,
+            |profile, cx, info, calls| {
+                let Some(Named { name, plugin }) = &profile.placement_generate else {
+                    return Ok(vec![parent]);
+                };
+                let call = || plugin.generate_placements(cx, info, &parent);
+                let placements = calls.call(Point::PlacementGenerate, name, call, code)?;
+                if placements.is_empty() {
+                    return Err(Status::unschedulable("no feasible placements found"));
+                }
+                Ok(placements)
+            },
+        )
     }
 
     /// The position of the placement with the highest score, the first of equal ones. Upstream
@@ -134,7 +242,8 @@ impl Scheduler {
     fn best_placement(
         &mut self,
         now: Now,
-        group: &TriedGroup<'_>,
+        node: &GroupNode,
+        members: &[QueuedPod],
         scheduled: &Assignments,
         feasible: &[Feasible],
     ) -> Result<usize, GroupFailure> {
@@ -143,10 +252,11 @@ impl Scheduler {
         }
         let proposed: Vec<(&Placement, Assignments)> = feasible
             .iter()
-            .map(|Feasible { placement, results }| (placement, assignments(group.members, results)))
+            .map(|Feasible { placement, trial }| (placement, trial.assignments(node, members)))
             .collect();
+        let point = Point::PlacementScore;
         let totals =
-            self.call_plugins(now, group, scheduled, Point::PlacementScore, |profile, cx, info, calls| {
+            self.call_plugins(now, node, &members[0], scheduled, point, |profile, cx, info, calls| {
                 let mut totals = vec![0_i64; proposed.len()];
                 for scorer in &profile.placement_score {
                     let scores = scores_by(scorer, cx, info, &proposed, calls)?;
@@ -164,17 +274,17 @@ impl Scheduler {
     fn call_plugins<R>(
         &mut self,
         now: Now,
-        group: &TriedGroup<'_>,
+        node: &GroupNode,
+        first: &QueuedPod,
         scheduled: &Assignments,
         point: Point,
         part: impl FnOnce(&Profile, &Context<'_>, GroupInfo<'_>, &PluginCalls<'_>) -> Result<R, Status>,
     ) -> Result<R, GroupFailure> {
-        let first = &group.members[0];
         let called = self.catch_panic(|this| {
-            let Some(object) = this.group(group.key) else {
-                return Err(FailureKind::Internal(format!("failed to get podGroup {}", group.key)).into());
+            let Some(spec) = this.objects.forest().spec(&node.key) else {
+                return Err(FailureKind::Internal(format!("failed to get podGroup {}", node.key)).into());
             };
-            let info = GroupInfo { key: group.key, group: object.body, scheduled };
+            let info = GroupInfo { key: &node.key, spec, scheduled };
             let calls = this.plugin_calls(first);
             let result = part(this.profiles.get(first.profile), &this.context(now), info, &calls);
             calls.timer.point(point, code(&result));
@@ -218,17 +328,17 @@ fn scores_by(
     Ok(scores)
 }
 
-/// The members that found a node.
-fn assignments(members: &[QueuedPod], results: &Results) -> Assignments {
-    let placed =
-        members.iter().zip(results).filter_map(|(member, result)| Some((member, result.as_ref().ok()?)));
-    placed.map(|(member, placed)| (Arc::clone(&member.pod), Arc::clone(&placed.node))).collect()
-}
-
 /// The refusal of a group that fits on none of its placements. As upstream, it does not say why if
-/// no member was tried.
-fn none_available(placements: usize, first: &Results, reason: &str) -> GroupFailure {
-    let reason = if first.is_empty() { UNSCHEDULABLE } else { reason };
+/// no member of a PodGroup was tried.
+fn none_available(
+    placements: usize,
+    node: &GroupNode,
+    results: &Results,
+    reason: GroupFailure,
+) -> GroupFailure {
+    let GroupFailure::Unschedulable(reason) = reason else { return reason };
+    let is_untried = node.key.kind == GroupKind::Pods && results.is_empty();
+    let reason = if is_untried { UNSCHEDULABLE } else { &reason };
     GroupFailure::Unschedulable(format!(
         "{UNSCHEDULABLE}, 0/{placements} placements are available, first placement status: {reason}"
     ))

@@ -228,14 +228,12 @@ impl Scheduler {
         let reporter = Arc::clone(&preemptor.pod.spec.scheduler_name);
         // Upstream sets a pod that preempts as the related object, too, but its reference is no API
         // object and is dropped.
-        let related = preemptor.group.as_ref().and_then(|group| {
-            let (namespace, name) = group.key.split_once('/')?;
-            Some(GroupReference {
-                namespace: namespace.into(),
-                name: name.into(),
-                uid: group.uid.clone(),
-                resource_version: Arc::clone(&group.resource_version),
-            })
+        let related = preemptor.group.as_ref().map(|group| GroupReference {
+            kind: group.key.kind,
+            namespace: group.key.namespace().into(),
+            name: group.key.name().into(),
+            uid: group.uid.clone(),
+            resource_version: Arc::clone(&group.resource_version),
         });
         let mut event = PodEvent::about(victim, EventType::Normal, "Preempted", "Preempting", note);
         (event.scheduler_name, event.related) = (reporter, related);

@@ -12,7 +12,7 @@ use supercargo_framework::objects::Objects;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
 use supercargo_framework::{
-    ActionType, ClusterEvent, Context, EventResource, Features, NodeRecord, Now, PodInfo, Text, Uid,
+    ActionType, ClusterEvent, Context, EventResource, Feature, Features, NodeRecord, Now, PodInfo, Text, Uid,
 };
 use thiserror::Error;
 
@@ -111,6 +111,8 @@ impl Scheduler {
         let profiles = Profiles::new(&options.profiles)?;
         let hash_seed = HashSeed::new(options.hash_seed);
         let tables = || Tables::new(profiles.active_count(), options.table_memory, &hash_seed);
+        let mut objects = Objects::new(hash_seed.clone());
+        objects.set_composite_groups(options.features.enabled(Feature::CompositePodGroup));
         Ok(Self {
             registered_kinds: registered_kinds(&profiles, &options.extenders),
             queue: SchedulingQueue::new(options.queue, &profiles, !options.extenders.is_empty(), &hash_seed),
@@ -122,7 +124,7 @@ impl Scheduler {
             percentage_of_nodes_to_score: options.percentage_of_nodes_to_score,
             features: options.features,
             cache: Cache::default(),
-            objects: Objects::new(hash_seed.clone()),
+            objects,
             pending: hash_seed.map(),
             unclaimed_pods: hash_seed.map(),
             unconfirmed_patches: UnconfirmedPatches::default(),

@@ -7,8 +7,7 @@
 use std::sync::Arc;
 
 use supercargo_framework::context::{Command, Preemptor, PreemptorGroup};
-use supercargo_framework::objects::PodGroup;
-use supercargo_framework::objects::resources::{POD_DISRUPTION_BUDGET, POD_GROUP};
+use supercargo_framework::objects::resources::POD_DISRUPTION_BUDGET;
 use supercargo_framework::plugin::{GroupCycle, Nomination, Nominations, PodGroupPostFilterPlugin};
 use supercargo_framework::{Code, Context, NodeInfo, PodInfo, Status, Text};
 
@@ -35,10 +34,10 @@ fn preempt(cycle: &mut dyn GroupCycle) -> Result<(Nominations, String), Status> 
     if pods.iter().any(|pod| pod.spec.never_preempts) {
         return Err(Status::unschedulable("not eligible due to preemptionPolicy=Never."));
     }
-    let group = cx
-        .get::<PodGroup>(&POD_GROUP, cycle.group())
-        .ok_or_else(|| Status::error(format!("failed to get podGroup {}", cycle.group())))?;
-    let (object, priority) = (group.object, group.priority);
+    let (key, forest) = (cycle.group().clone(), cx.forest());
+    let group = forest.get(&key).zip(forest.spec(&key));
+    let (object, spec) = group.ok_or_else(|| Status::error(format!("failed to get podGroup {key}")))?;
+    let priority = spec.priority;
     let groups = Groups::new(&cx, true);
     if is_waiting(&cx, &groups, &pods, priority) {
         let current = |pod: &Arc<PodInfo>| {
@@ -53,7 +52,7 @@ fn preempt(cycle: &mut dyn GroupCycle) -> Result<(Nominations, String), Status> 
     let mut pods = pods.into_iter();
     let pod = pods.next().ok_or_else(|| Status::error("the group has no pods"))?;
     let group = PreemptorGroup {
-        key: Arc::clone(&object.key),
+        key,
         uid: (&*object.uid).into(),
         resource_version: Arc::clone(&object.resource_version),
         others: pods.collect(),

@@ -1,4 +1,5 @@
-//! What is preempted as one: a pod, or all pods of a group whose `disruptionMode` is `all`.
+//! What is preempted as one: a pod, or all pods of a group whose `disruptionMode` is `all`. Of
+//! several such groups above a pod, the highest counts.
 
 use std::cell::OnceCell;
 use std::cmp::Reverse;
@@ -6,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::sync::Arc;
 
-use supercargo_framework::objects::resources::POD_GROUP;
-use supercargo_framework::objects::{PodGroup, Typed};
+use supercargo_framework::objects::{GroupKey, GroupKind};
 use supercargo_framework::{Context, NodeIndex, NodeInfo, PodInfo, Timestamp};
 
 /// A pod on a node.
@@ -23,11 +23,11 @@ pub(super) struct Victim {
     first: PodOnNode,
     /// The other pods of the group.
     others: Vec<PodOnNode>,
-    /// That of the group if the pods have one.
+    /// That of the root of their groups if the pods have one.
     priority: i32,
     /// As upstream, pods of a group are more important than others even if they are preempted one
-    /// by one.
-    is_of_group: bool,
+    /// by one, and composite groups more than these.
+    rank: Option<GroupKind>,
     start: Start,
 }
 
@@ -47,7 +47,7 @@ impl Victim {
     }
 
     fn importance(&self) -> impl Ord + use<> {
-        (Reverse(self.priority), Reverse(self.is_of_group), Reverse(self.others.len()), self.start)
+        (Reverse(self.priority), Reverse(self.rank), Reverse(self.others.len()), self.start)
     }
 }
 
@@ -67,7 +67,14 @@ pub(super) struct Groups<'a> {
     cx: Option<&'a Context<'a>>,
     /// The pods on nodes of groups that are disrupted whole, by group. Filled when such a pod is a
     /// victim.
-    whole: OnceCell<BTreeMap<Arc<str>, Vec<PodOnNode>>>,
+    whole: OnceCell<BTreeMap<GroupKey, Vec<PodOnNode>>>,
+}
+
+/// What the groups of a pod mean for preemption.
+struct Unit {
+    priority: i32,
+    /// The highest group that is disrupted whole.
+    whole: Option<GroupKey>,
 }
 
 impl<'a> Groups<'a> {
@@ -76,14 +83,12 @@ impl<'a> Groups<'a> {
     }
 
     /// The pods of a group that is disrupted whole.
-    fn pods_of(&self, key: &str) -> &[PodOnNode] {
+    fn pods_of(&self, key: &GroupKey) -> &[PodOnNode] {
         let whole = self.whole.get_or_init(|| {
-            let mut whole: BTreeMap<Arc<str>, Vec<PodOnNode>> = BTreeMap::new();
+            let mut whole: BTreeMap<GroupKey, Vec<PodOnNode>> = BTreeMap::new();
             for (node, info) in self.cx.into_iter().flat_map(|cx| cx.nodes().iter()) {
                 for pod in info.pods() {
-                    if let Some((key, Some(group))) = self.of(pod)
-                        && group.is_disrupted_whole
-                    {
+                    if let Some(key) = self.of(pod).whole {
                         whole.entry(key).or_default().push(PodOnNode { pod: Arc::clone(pod), node });
                     }
                 }
@@ -93,17 +98,25 @@ impl<'a> Groups<'a> {
         whole.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// The group of a pod, by its key, and itself if it exists.
-    fn of(&self, pod: &PodInfo) -> Option<(Arc<str>, Option<Typed<'a, PodGroup>>)> {
-        let (cx, key) = (self.cx?, pod.group_key()?);
-        let group = cx.get(&POD_GROUP, &key);
-        Some((key, group))
+    /// As upstream, the last group above the pod that exists has the priority that counts.
+    fn of(&self, pod: &PodInfo) -> Unit {
+        let mut unit = Unit { priority: pod.priority, whole: None };
+        if let Some((cx, key)) = self.cx.zip(pod.group_key()) {
+            let forest = cx.forest();
+            for key in forest.ancestors(&GroupKey::of_pods(key)) {
+                let Some(spec) = forest.spec(&key) else { break };
+                unit.priority = spec.priority;
+                if spec.is_disrupted_whole {
+                    unit.whole = Some(key);
+                }
+            }
+        }
+        unit
     }
 
-    /// The priority of a pod: as upstream, that of its group, if that exists.
+    /// The priority of a pod: as upstream, that of the root of its groups, if that exists.
     pub(super) fn priority_of(&self, pod: &PodInfo) -> i32 {
-        let group = self.of(pod).and_then(|(_, group)| group);
-        group.map_or(pod.priority, |group| group.priority)
+        self.of(pod).priority
     }
 
     /// Whether a pod of the node has a group.
@@ -118,33 +131,29 @@ impl<'a> Groups<'a> {
         nodes: impl Iterator<Item = (NodeIndex, &'n NodeInfo)>,
     ) -> Vec<Victim> {
         let mut victims: Vec<Victim> = Vec::new();
-        let mut seen: BTreeSet<Arc<str>> = BTreeSet::new();
+        let mut seen: BTreeSet<GroupKey> = BTreeSet::new();
         let pods = nodes.flat_map(|(node, info)| info.pods().iter().map(move |pod| (node, pod)));
         for (place, (node, pod)) in pods.enumerate() {
-            let group = self.of(pod);
-            let of_pod = match &group {
-                Some((_, Some(group))) => group.priority,
-                _ => pod.priority,
-            };
-            if of_pod >= priority {
+            let unit = self.of(pod);
+            if unit.priority >= priority {
                 continue;
             }
-            let is_of_group = group.is_some();
+            let is_of_group = self.cx.is_some() && pod.spec.group().is_some();
+            let mut rank = is_of_group.then_some(GroupKind::Pods);
             let mut others = Vec::new();
-            if let Some((key, Some(group))) = group
-                && group.is_disrupted_whole
-            {
+            if let Some(key) = unit.whole {
                 if seen.contains(&key) {
                     continue;
                 }
                 others.extend(self.pods_of(&key).iter().filter(|other| other.pod.uid != pod.uid).cloned());
+                rank = Some(key.kind);
                 seen.insert(key);
             }
             let started = iter::once(pod).chain(others.iter().map(|other| &other.pod));
             let started = started.filter_map(|pod| pod.status.start_time).min();
             let start = started.map_or(Start::NotYet(place), Start::At);
             let first = PodOnNode { pod: Arc::clone(pod), node };
-            victims.push(Victim { first, others, priority: of_pod, is_of_group, start });
+            victims.push(Victim { first, others, priority: unit.priority, rank, start });
         }
         victims
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
-use supercargo_framework::objects::{Body, GroupPolicy, PodGroup};
+use supercargo_framework::objects::{Body, CompositePodGroup, GroupPolicy, GroupSpec, PodGroup};
 
 use super::document::Document;
 use crate::error::FieldError;
 use crate::interners::Interners;
 use crate::json::{List, Obj, Str};
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, time};
 use crate::pod::Condition;
 
 /// The condition that says whether the group was scheduled once.
@@ -23,14 +23,23 @@ pub(super) struct WirePodGroup<'a> {
     #[serde(borrow)]
     metadata: Obj<Metadata<'a>>,
     #[serde(borrow)]
-    spec: Obj<GroupSpec<'a>>,
+    spec: Obj<WireSpec<'a>>,
     #[serde(borrow)]
     status: Obj<GroupStatus<'a>>,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireCompositePodGroup<'a> {
+    #[serde(borrow)]
+    metadata: Obj<Metadata<'a>>,
+    #[serde(borrow)]
+    spec: Obj<WireSpec<'a>>,
+}
+
+#[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct GroupSpec<'a> {
+struct WireSpec<'a> {
     #[serde(borrow)]
     parent_composite_pod_group_name: Option<Str<'a>>,
     scheduling_policy: Obj<Policy>,
@@ -51,6 +60,8 @@ struct Policy {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Gang {
+    /// That of a CompositePodGroup counts groups.
+    #[serde(alias = "minGroupCount")]
     min_count: i32,
 }
 
@@ -87,18 +98,38 @@ impl<'a> Document<'a> for WirePodGroup<'a> {
     }
 
     fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
-        let spec = &self.spec;
-        let gang = spec.scheduling_policy.gang.as_ref();
         let mut conditions = self.status.conditions.iter().enumerate();
         let condition = conditions.find(|(_, condition)| &*condition.kind == INITIALLY_SCHEDULED);
         Ok(Body::PodGroup(PodGroup {
-            policy: gang.map_or(GroupPolicy::Basic, |gang| GroupPolicy::Gang(gang.min_count)),
-            parent: spec.parent_composite_pod_group_name.as_ref().map(|name| shared.text(name)),
-            topology_key: spec.scheduling_constraints.topology.iter().next().map(|it| shared.text(&it.key)),
-            is_disrupted_whole: spec.disruption_mode.all.is_some(),
-            priority: spec.priority.unwrap_or_default(),
-            never_preempts: spec.preemption_policy.as_ref().map(|policy| &**policy == "Never"),
+            spec: self.spec.read(&self.metadata, shared)?,
             initially_scheduled: condition.map(|(i, it)| shared.pod_condition(i, it)).transpose()?,
         }))
+    }
+}
+
+impl<'a> Document<'a> for WireCompositePodGroup<'a> {
+    fn metadata(&self) -> &Metadata<'a> {
+        &self.metadata
+    }
+
+    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
+        let spec = self.spec.read(&self.metadata, shared)?;
+        Ok(Body::CompositePodGroup(CompositePodGroup { spec }))
+    }
+}
+
+impl WireSpec<'_> {
+    fn read(&self, metadata: &Metadata<'_>, shared: &mut Interners) -> Result<GroupSpec, FieldError> {
+        let gang = self.scheduling_policy.gang.as_ref();
+        let created = time(&metadata.creation_timestamp, "metadata.creationTimestamp")?;
+        Ok(GroupSpec {
+            policy: gang.map_or(GroupPolicy::Basic, |gang| GroupPolicy::Gang(gang.min_count)),
+            parent: self.parent_composite_pod_group_name.as_ref().map(|name| shared.text(name)),
+            topology_key: self.scheduling_constraints.topology.iter().next().map(|it| shared.text(&it.key)),
+            is_disrupted_whole: self.disruption_mode.all.is_some(),
+            priority: self.priority.unwrap_or_default(),
+            never_preempts: self.preemption_policy.as_ref().map(|policy| &**policy == "Never"),
+            created: created.map_or(0, jiff::Timestamp::as_second),
+        })
     }
 }

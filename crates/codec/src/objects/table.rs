@@ -7,7 +7,7 @@ use supercargo_framework::objects::resources;
 use super::Decode;
 use super::csi::{Attachment, Driver, Node, StorageCapacity};
 use super::devices::{WireClass, WireTaintRule};
-use super::pod_groups::WirePodGroup;
+use super::pod_groups::{WireCompositePodGroup, WirePodGroup};
 use super::resource_claims::WireClaim;
 use super::resource_slices::WireSlice;
 use super::storage::{Claim, Class, Volume};
@@ -45,7 +45,7 @@ const STORAGE: &str = "storage.k8s.io";
 const DEVICES: &str = "resource.k8s.io";
 
 /// All built-in kinds.
-pub(super) static KINDS: [Entry; 18] = [
+pub(super) static KINDS: [Entry; 19] = [
     cluster(resources::PERSISTENT_VOLUME, "", "persistentvolumes", |k, j| k.read::<Volume<'_>>(j)),
     namespaced(resources::PERSISTENT_VOLUME_CLAIM, "", "persistentvolumeclaims", |k, j| {
         k.read::<Claim<'_>>(j)
@@ -78,5 +78,13 @@ pub(super) static KINDS: [Entry; 18] = [
         plural: "podgroups",
         namespaced: true,
         decode: |k, j| k.read::<WirePodGroup<'_>>(j),
+    },
+    Entry {
+        resource: resources::COMPOSITE_POD_GROUP,
+        group: "scheduling.k8s.io",
+        version: "v1alpha3",
+        plural: "compositepodgroups",
+        namespaced: true,
+        decode: |k, j| k.read::<WireCompositePodGroup<'_>>(j),
     },
 ];

@@ -4,8 +4,9 @@ use kube_informers::{ContentType, GroupVersionResource, Kind as _};
 use serde_json::{Value, json};
 use supercargo_framework::labels::Labels;
 use supercargo_framework::objects::{
-    Body, ClaimRef, CsiDriver, CsiNode, CsiNodeDriver, CsiSource, GroupPolicy, Namespace, Object,
-    PersistentVolume, PersistentVolumeClaim, PodGroup, Untranslatable, VolumeMode, resources,
+    Body, ClaimRef, CompositePodGroup, CsiDriver, CsiNode, CsiNodeDriver, CsiSource, GroupPolicy, GroupSpec,
+    Namespace, Object, PersistentVolume, PersistentVolumeClaim, PodGroup, Untranslatable, VolumeMode,
+    resources,
 };
 use supercargo_framework::selector::LabelSelector;
 
@@ -64,6 +65,7 @@ fn every_kind_has_its_resource_path() {
         (resources::DEVICE_CLASS, "/apis/resource.k8s.io/v1/deviceclasses", false),
         (resources::DEVICE_TAINT_RULE, "/apis/resource.k8s.io/v1/devicetaintrules", false),
         (resources::POD_GROUP, "/apis/scheduling.k8s.io/v1beta1/podgroups", true),
+        (resources::COMPOSITE_POD_GROUP, "/apis/scheduling.k8s.io/v1alpha3/compositepodgroups", true),
     ];
     for (resource, path, namespaced) in paths {
         let kind = kind(&resource);
@@ -483,17 +485,47 @@ fn a_pod_group_is_read_with_every_field() {
     let known = read.initially_scheduled.as_ref().unwrap();
     assert_eq!((&*known.status, &*known.reason, &*known.message), ("False", "Unschedulable", "m"));
     assert!(known.last_transition.is_some());
-    let expected = PodGroup {
+    let spec = GroupSpec {
         policy: GroupPolicy::Gang(3),
         parent: Some("parent".into()),
         topology_key: Some("rack".into()),
         is_disrupted_whole: true,
         priority: 7,
         never_preempts: Some(true),
-        initially_scheduled: read.initially_scheduled.clone(),
+        created: 0,
     };
+    let expected = PodGroup { spec, initially_scheduled: read.initially_scheduled.clone() };
     assert_eq!(read, expected);
     let basic = json!({"spec": {"schedulingPolicy": {"basic": {}}, "disruptionMode": {"single": {}}}});
     assert_eq!(group(basic), PodGroup::default());
     assert_eq!(group(json!({})), PodGroup::default());
+}
+
+#[test]
+fn a_composite_pod_group_is_read_with_every_field() {
+    let kind = kind("scheduling.k8s.io/CompositePodGroup");
+    let read = decode(
+        &kind,
+        json!({
+            "metadata": {"creationTimestamp": "1970-01-01T00:01:00Z"},
+            "spec": {
+                "parentCompositePodGroupName": "parent",
+                "schedulingPolicy": {"gang": {"minGroupCount": 2}},
+                "schedulingConstraints": {"topology": [{"key": "zone"}]},
+                "disruptionMode": {"all": {}},
+                "priority": 7,
+                "preemptionPolicy": "PreemptLowerPriority",
+            },
+        }),
+    );
+    let spec = GroupSpec {
+        policy: GroupPolicy::Gang(2),
+        parent: Some("parent".into()),
+        topology_key: Some("zone".into()),
+        is_disrupted_whole: true,
+        priority: 7,
+        never_preempts: Some(false),
+        created: 60,
+    };
+    assert_eq!(read.body, Body::CompositePodGroup(CompositePodGroup { spec }));
 }

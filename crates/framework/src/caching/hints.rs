@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bitflags::bitflags;
 
 use crate::event::Change;
+use crate::objects::GroupKey;
 use crate::resource::Resource;
 
 bitflags! {
@@ -50,9 +51,9 @@ pub type OfferFn = fn(&Change) -> Option<&Resource>;
 /// it. `None` if the hint may queue any pod.
 pub type ClaimFn = fn(&Change) -> Option<&Arc<str>>;
 
-/// The PodGroup that a change is about, by its key: a hint queues only its pods. `None` if the hint
-/// queues no pod.
-pub type GroupFn = fn(&Change) -> Option<Arc<str>>;
+/// The group that a change is about: a hint queues only pods of the tree that the group is in.
+/// `None` if the hint queues no pod.
+pub type GroupFn = fn(&Change) -> Option<GroupKey>;
 
 /// Whether a hint reads labels of pending pods after this change.
 pub type LabelsFn = fn(&Change) -> bool;
@@ -68,7 +69,7 @@ pub struct HintCaching {
     pub offer: Option<OfferFn>,
     /// The claim that the change is about, for a hint that reads claims.
     pub claim: Option<ClaimFn>,
-    /// The PodGroup that the change is about, for a hint that reads the pod's group.
+    /// The group that the change is about, for a hint that reads the pod's group.
     pub group: Option<GroupFn>,
 }
 

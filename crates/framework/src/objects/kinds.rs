@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::devices::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
-use super::groups::PodGroup;
+use super::groups::{CompositePodGroup, PodGroup};
 use crate::label_terms::LabelTerms;
 use crate::labels::Labels;
 use crate::selector::{EqualitySelector, LabelSelector};
@@ -49,6 +49,8 @@ pub mod resources {
     pub const DEVICE_TAINT_RULE: Text = Text::Static("resource.k8s.io/DeviceTaintRule");
     /// scheduling.k8s.io/v1beta1 PodGroup.
     pub const POD_GROUP: Text = Text::Static("scheduling.k8s.io/PodGroup");
+    /// scheduling.k8s.io/v1alpha3 CompositePodGroup.
+    pub const COMPOSITE_POD_GROUP: Text = Text::Static("scheduling.k8s.io/CompositePodGroup");
     /// policy/v1 PodDisruptionBudget.
     pub const POD_DISRUPTION_BUDGET: Text = Text::Static("policy/PodDisruptionBudget");
 }
@@ -105,6 +107,8 @@ pub enum Body {
     DeviceTaintRule(DeviceTaintRule),
     /// scheduling.k8s.io/v1beta1 PodGroup.
     PodGroup(PodGroup),
+    /// scheduling.k8s.io/v1alpha3 CompositePodGroup.
+    CompositePodGroup(CompositePodGroup),
     /// An object of a kind without its own type, as an out-of-tree plugin watches it: the whole
     /// object.
     Other(Arc<serde_json::Value>),
@@ -147,6 +151,7 @@ bodies!(
     DeviceClass,
     DeviceTaintRule,
     PodGroup,
+    CompositePodGroup,
 );
 
 /// The mode of a volume.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::context::{Command, Context};
 use crate::node_index::NodeIndex;
-use crate::objects::PodGroup;
+use crate::objects::{GroupKey, GroupSpec};
 use crate::plugin::Nomination;
 use crate::pod::PodInfo;
 use crate::status::Status;
@@ -30,10 +30,10 @@ pub struct Placement {
 #[derive(Clone, Copy, Debug)]
 pub struct GroupInfo<'a> {
     /// The key.
-    pub key: &'a Arc<str>,
-    /// The group.
-    pub group: &'a PodGroup,
-    /// Its pods that are on nodes.
+    pub key: &'a GroupKey,
+    /// What it asks for.
+    pub spec: &'a GroupSpec,
+    /// Its pods that are on nodes; of a composite group, those of all groups below it.
     pub scheduled: &'a Assignments,
 }
 
@@ -148,8 +148,8 @@ pub trait GroupCycle {
     /// What the plugin may read. Its commands go through [`command`](Self::command).
     fn context(&self) -> Context<'_>;
 
-    /// The key of the group.
-    fn group(&self) -> &Arc<str>;
+    /// The key of the group; of groups that belong together, that of their root.
+    fn group(&self) -> &GroupKey;
 
     /// The pods to schedule.
     fn pods(&self) -> Vec<Arc<PodInfo>>;
@@ -161,7 +161,7 @@ pub trait GroupCycle {
     fn add_pod(&mut self, pod: &Arc<PodInfo>) -> Result<(), Status>;
 
     /// Runs the scheduling algorithm for the group. Returns its pods with their nodes, or why it
-    /// fails.
+    /// fails. Pods of a group below it that fails have no node.
     fn schedule(&mut self) -> Result<Assignments, Status>;
 
     /// Whether all pods that the last [`schedule`](Self::schedule) has placed still fit on their

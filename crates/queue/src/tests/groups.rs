@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use supercargo_framework::objects::{Body, GroupPolicy, MemberStage, Object, PodGroup, resources};
+use supercargo_framework::objects::{Body, GroupKey, GroupPolicy, GroupSpec, MemberStage, Object, resources};
 use supercargo_framework::testing::object;
 
 use super::*;
@@ -27,24 +27,23 @@ impl TestBed {
     }
 
     /// Adds or updates group `default/g`.
-    fn set_group(&mut self, group: PodGroup) {
+    fn set_group(&mut self, group: GroupSpec) {
         let new = Arc::new(pod_group("g", group));
+        let key = GroupKey::of_pods("default/g".into());
+        let earlier = self.objects.forest().root_of(&key);
         let old = self.objects.insert(Arc::clone(&new));
         let action = if old.is_none() { ActionType::ADD } else { ActionType::UPDATE };
         let event = ClusterEvent::new(EventResource::Other(resources::POD_GROUP), action);
         self.with(|queue, cx| {
-            if old.is_none() {
-                queue.add_group(cx, &new.key);
-            } else {
-                queue.update_group(cx, &new.key);
-            }
+            queue.group_changed(cx, &key, earlier.as_ref());
             queue.move_all(cx, &event, &Change::Object { old, new: Some(new) }, PreCheck::All);
         });
     }
 
     fn remove_group(&mut self) {
         self.objects.remove(&resources::POD_GROUP, "default/g");
-        self.with(|queue, _| queue.remove_group(&"default/g".into()));
+        let key = GroupKey::of_pods("default/g".into());
+        self.with(|queue, cx| queue.group_changed(cx, &key, Some(&key)));
     }
 
     /// Lets time pass.
@@ -72,12 +71,12 @@ impl TestBed {
     }
 }
 
-fn pod_group(name: &str, group: PodGroup) -> Object {
-    object(&resources::POD_GROUP, &format!("default/{name}"), Body::PodGroup(group))
+fn pod_group(name: &str, group: GroupSpec) -> Object {
+    object(&resources::POD_GROUP, &format!("default/{name}"), Body::PodGroup(group.into()))
 }
 
-fn gang(min_count: i32) -> PodGroup {
-    PodGroup { policy: GroupPolicy::Gang(min_count), ..PodGroup::default() }
+fn gang(min_count: i32) -> GroupSpec {
+    GroupSpec { policy: GroupPolicy::Gang(min_count), ..GroupSpec::default() }
 }
 
 fn member(name: &str) -> PodBuilder {
@@ -99,7 +98,7 @@ fn a_gang_waits_for_its_object_and_for_enough_pods() {
     bed.add_member(member("a"));
     assert_eq!(bed.places(&["a", "b"]), [Some(Place::Active); 2]);
     let group = bed.pop_group();
-    assert_eq!((&*group.key, names(&group)), ("default/g", vec!["b", "a"]), "the oldest first");
+    assert_eq!((&*group.key.key, names(&group)), ("default/g", vec!["b", "a"]), "the oldest first");
     assert_eq!(bed.places(&["a", "b"]), [Some(Place::InFlight); 2]);
     assert!(bed.with(SchedulingQueue::pop).is_none());
 }
@@ -138,7 +137,7 @@ fn without_the_gate_members_are_queued_alone() {
 #[test]
 fn members_are_tried_by_priority_attempts_age_and_name() {
     let mut bed = TestBed::with_groups();
-    bed.set_group(PodGroup::default());
+    bed.set_group(GroupSpec::default());
     for (name, priority) in [("c", 0), ("b", 0), ("z", 9)] {
         bed.add_member(member(name).priority(priority));
     }
@@ -154,10 +153,10 @@ fn members_are_tried_by_priority_attempts_age_and_name() {
 fn the_priority_of_the_group_orders_it_among_pods() {
     let mut bed = TestBed::with_groups();
     bed.add(pod("single").priority(5));
-    bed.set_group(PodGroup { priority: 4, ..PodGroup::default() });
+    bed.set_group(GroupSpec { priority: 4, ..GroupSpec::default() });
     bed.add_member(member("a").priority(100));
     assert_eq!(bed.queue.peek().map(|pod| &*pod.name), Some("single"));
-    bed.set_group(PodGroup { priority: 6, ..PodGroup::default() });
+    bed.set_group(GroupSpec { priority: 6, ..GroupSpec::default() });
     assert_eq!(bed.queue.peek().map(|pod| &*pod.name), Some("a"));
 }
 
@@ -176,7 +175,7 @@ fn a_gang_that_loses_a_pod_waits_again() {
 #[test]
 fn one_gated_member_gates_the_group() {
     let mut bed = TestBed::with_groups();
-    bed.set_group(PodGroup::default());
+    bed.set_group(GroupSpec::default());
     bed.add_member(member("a"));
     bed.add_member(member("b").gate("wait"));
     assert_eq!(bed.places(&["a", "b"]), [Some(Place::Gated); 2]);
@@ -198,11 +197,11 @@ fn only_a_lower_min_count_wakes_a_gang() {
 #[test]
 fn members_of_a_deleted_group_wait_for_another() {
     let mut bed = TestBed::with_groups();
-    bed.set_group(PodGroup::default());
+    bed.set_group(GroupSpec::default());
     bed.add_member(member("a"));
     bed.remove_group();
     assert_eq!((bed.places(&["a"]), bed.queue.has_poppable()), (vec![Some(Place::Aside)], false));
-    bed.set_group(PodGroup::default());
+    bed.set_group(GroupSpec::default());
     let group = bed.pop_group();
     bed.remove_group();
     bed.end(group, &["a"], GroupOutcome::Rejected);
@@ -212,7 +211,7 @@ fn members_of_a_deleted_group_wait_for_another() {
 #[test]
 fn a_rejected_group_waits_longer_the_more_pods_it_has() {
     let mut bed = TestBed::with_groups();
-    bed.set_group(PodGroup::default());
+    bed.set_group(GroupSpec::default());
     let pods: Vec<_> = (0..16).map(|i| format!("p{i:02}")).collect();
     let back: Vec<_> = pods.iter().map(|pod| &**pod).collect();
     for pod in &pods {
@@ -233,7 +232,7 @@ fn a_rejected_group_waits_longer_the_more_pods_it_has() {
 #[test]
 fn the_rest_of_a_group_keeps_its_turn() {
     let mut bed = TestBed::with_groups();
-    bed.set_group(PodGroup::default());
+    bed.set_group(GroupSpec::default());
     bed.add_member(member("a"));
     bed.add_member(member("b"));
     bed.wait(1);
@@ -247,7 +246,7 @@ fn the_rest_of_a_group_keeps_its_turn() {
 #[test]
 fn the_pods_that_came_during_an_attempt_take_a_new_turn() {
     let mut bed = TestBed::with_groups();
-    bed.set_group(PodGroup::default());
+    bed.set_group(GroupSpec::default());
     bed.add_member(member("a"));
     bed.wait(1);
     bed.add(pod("single"));
@@ -263,7 +262,7 @@ fn the_pods_that_came_during_an_attempt_take_a_new_turn() {
 #[test]
 fn activating_a_member_activates_its_group() {
     let mut bed = TestBed::with_groups();
-    bed.set_group(PodGroup::default());
+    bed.set_group(GroupSpec::default());
     bed.add_member(member("a"));
     bed.add_member(member("b"));
     let group = bed.pop_group();
@@ -308,7 +307,7 @@ proptest! {
             match step {
                 Step::Add(i) => if known.insert(all[i]) { bed.add_member(member(all[i])) },
                 Step::Delete(i) => if known.remove(all[i]) { bed.delete_member(member(all[i])) },
-                Step::SetGroup(0) => bed.set_group(PodGroup::default()),
+                Step::SetGroup(0) => bed.set_group(GroupSpec::default()),
                 Step::SetGroup(min_count) => bed.set_group(gang(min_count)),
                 Step::RemoveGroup => bed.remove_group(),
                 Step::Attempt(back, outcome) => if let Some(Popped::Group(group)) = bed.with(SchedulingQueue::pop) {
@@ -331,7 +330,7 @@ proptest! {
         }
         // Its members are queued anew.
         bed.remove_group();
-        bed.set_group(PodGroup::default());
+        bed.set_group(GroupSpec::default());
         if !known.is_empty() {
             prop_assert_eq!(bed.pop_group().members.len(), known.len());
         }

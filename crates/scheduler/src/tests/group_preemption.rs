@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use supercargo_framework::Uid;
-use supercargo_framework::objects::{Body, PodDisruptionBudget, PodGroup, resources};
+use supercargo_framework::objects::{Body, GroupSpec, PodDisruptionBudget, resources};
 use supercargo_framework::selector::LabelSelector;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, object, pod};
 
@@ -22,8 +22,8 @@ fn bed(nodes: impl IntoIterator<Item = NodeBuilder>) -> TestBed {
     bed
 }
 
-fn important(min_count: i32) -> PodGroup {
-    PodGroup { priority: 10, ..gang(min_count) }
+fn important(min_count: i32) -> GroupSpec {
+    GroupSpec { priority: 10, ..gang(min_count) }
 }
 
 fn worker(name: &str, cpus: &str) -> PodBuilder {
@@ -172,7 +172,7 @@ fn room_of(bed: &TestBed, node: &str) -> (Vec<Uid>, i64) {
 #[test]
 fn a_group_that_is_disrupted_whole_goes_whole_or_stays() {
     let mut bed = bed([with_cpus("n1", "2"), with_cpus("n2", "0.5")]);
-    let whole = PodGroup { is_disrupted_whole: true, ..gang(1) };
+    let whole = GroupSpec { is_disrupted_whole: true, ..gang(1) };
     bed.group_named("old", whole);
     bed.assigned(pod("x").group("old").request("cpu", "1").node("n1"));
     bed.assigned(pod("y").group("old").request("cpu", "0.5").node("n2"));
@@ -183,7 +183,7 @@ fn a_group_that_is_disrupted_whole_goes_whole_or_stays() {
     assert_eq!(victims(&bed.effects()), ["single"], "one pod is less than two");
 
     let mut bed = self::bed([with_cpus("n1", "1"), with_cpus("n2", "1")]);
-    bed.group_named("old", PodGroup { is_disrupted_whole: true, ..gang(1) });
+    bed.group_named("old", GroupSpec { is_disrupted_whole: true, ..gang(1) });
     for (name, node) in [("x", "n1"), ("y", "n2")] {
         bed.assigned(pod(name).group("old").request("cpu", "1").node(node));
     }
@@ -200,7 +200,7 @@ fn a_group_that_is_disrupted_whole_goes_whole_or_stays() {
 #[test]
 fn the_priority_of_a_victim_is_that_of_its_group() {
     let mut bed = bed([with_cpus("n", "1")]);
-    bed.group_named("old", PodGroup { priority: 10, ..gang(1) });
+    bed.group_named("old", GroupSpec { priority: 10, ..gang(1) });
     bed.assigned(pod("x").group("old").request("cpu", "1").node("n"));
     bed.group(important(1));
     bed.pod(worker("a", "1"));
@@ -254,7 +254,7 @@ fn only_members_that_found_a_node_lose_their_nominations() {
 #[test]
 fn a_single_pod_preempts_a_group_whole_on_all_its_nodes() {
     let mut bed = bed([with_cpus("n1", "1"), with_cpus("n2", "1")]);
-    bed.group_named("old", PodGroup { is_disrupted_whole: true, ..gang(1) });
+    bed.group_named("old", GroupSpec { is_disrupted_whole: true, ..gang(1) });
     for (name, node) in [("x", "n1"), ("y", "n2")] {
         bed.assigned(pod(name).group("old").request("cpu", "1").node(node));
     }
@@ -273,7 +273,7 @@ fn a_single_pod_preempts_a_group_whole_on_all_its_nodes() {
 fn a_single_pod_preempts_by_the_priority_of_the_group() {
     for (of_group, of_pod, goes) in [(0, 10, true), (10, 0, false)] {
         let mut bed = bed([with_cpus("n", "1")]);
-        bed.group_named("old", PodGroup { priority: of_group, ..gang(1) });
+        bed.group_named("old", GroupSpec { priority: of_group, ..gang(1) });
         bed.assigned(pod("x").group("old").request("cpu", "1").node("n").priority(of_pod));
         bed.pod(pod("a").request("cpu", "1").priority(5));
         bed.cycle();
@@ -334,7 +334,7 @@ fn with_lows(cpus: &[u32], lows: &Lows, without: &[String]) -> (TestBed, BTreeMa
     for group in 0..2_u8 {
         bed.group_named(
             &format!("old{group}"),
-            PodGroup { is_disrupted_whole: true, priority: 1, ..gang(1) },
+            GroupSpec { is_disrupted_whole: true, priority: 1, ..gang(1) },
         );
     }
     for (i, (node, cpu, priority, has_port, group)) in lows.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use supercargo_framework::objects::{Body, GroupPolicy, PodGroup, resources};
+use supercargo_framework::objects::{Body, GroupPolicy, GroupSpec, resources};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
 use supercargo_framework::{Feature, Features};
 
@@ -33,12 +33,12 @@ pub(super) fn group_options_with(features: Features, enabled: fn(&str) -> bool) 
 }
 
 impl TestBed {
-    pub(super) fn group(&mut self, group: PodGroup) {
+    pub(super) fn group(&mut self, group: GroupSpec) {
         self.group_named("g", group);
     }
 
-    pub(super) fn group_named(&mut self, name: &str, group: PodGroup) {
-        let group = object(&resources::POD_GROUP, &format!("default/{name}"), Body::PodGroup(group));
+    pub(super) fn group_named(&mut self, name: &str, group: GroupSpec) {
+        let group = object(&resources::POD_GROUP, &format!("default/{name}"), Body::PodGroup(group.into()));
         self.handle(Input::Object(Notification::Added(Arc::new(group))));
     }
 
@@ -52,8 +52,8 @@ impl TestBed {
     }
 }
 
-pub(super) fn gang(min_count: i32) -> PodGroup {
-    PodGroup { policy: GroupPolicy::Gang(min_count), ..PodGroup::default() }
+pub(super) fn gang(min_count: i32) -> GroupSpec {
+    GroupSpec { policy: GroupPolicy::Gang(min_count), ..GroupSpec::default() }
 }
 
 /// A node with this many CPUs.
@@ -194,7 +194,7 @@ fn a_gang_whose_pods_disagree_is_not_tried() {
 fn a_member_that_is_deleted_meanwhile_is_skipped() {
     let mut bed = bed();
     bed.node(with_cpus("n", "8"));
-    bed.group(PodGroup::default());
+    bed.group(GroupSpec::default());
     bed.pod(member("a", "1"));
     bed.pod(member("b", "1").terminating());
     bed.cycle();

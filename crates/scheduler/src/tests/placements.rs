@@ -1,7 +1,7 @@
 //! Groups that stay within one domain of a topology.
 
 use proptest::prelude::*;
-use supercargo_framework::objects::{GroupPolicy, PodGroup};
+use supercargo_framework::objects::{GroupPolicy, GroupSpec};
 use supercargo_framework::testing::{NodeBuilder, pod};
 use supercargo_framework::{Feature, Features};
 
@@ -24,8 +24,8 @@ fn in_rack(name: &str, rack: &str) -> NodeBuilder {
 }
 
 /// The group is to stay within one rack.
-fn within_rack(group: PodGroup) -> PodGroup {
-    PodGroup { topology_key: Some("rack".into()), ..group }
+fn within_rack(group: GroupSpec) -> GroupSpec {
+    GroupSpec { topology_key: Some("rack".into()), ..group }
 }
 
 /// Nodes named after their rack and a number, in this order.
@@ -161,7 +161,7 @@ fn pods_on_nodes_must_agree_on_their_domain() {
 fn the_domain_for_most_pods_wins() {
     let mut bed = bed();
     racks(&mut bed, &["a1", "a2", "b1", "b2", "b3"]);
-    bed.group(within_rack(PodGroup { policy: GroupPolicy::Basic, ..PodGroup::default() }));
+    bed.group(within_rack(GroupSpec { policy: GroupPolicy::Basic, ..GroupSpec::default() }));
     for name in ["p", "q", "r"] {
         bed.pod(member(name, "3"));
     }
@@ -212,7 +212,7 @@ fn a_group_preempts_within_one_domain() {
     for node in ["a1", "b1", "b2"] {
         bed.assigned(pod(&format!("on-{node}")).request("cpu", "3").node(node));
     }
-    bed.group(within_rack(PodGroup { priority: 10, ..gang(2) }));
+    bed.group(within_rack(GroupSpec { priority: 10, ..gang(2) }));
     for name in ["p", "q"] {
         bed.pod(member(name, "3").priority(10));
     }

@@ -1,0 +1,83 @@
+//! Why the pods of a group are not scheduled, as it is said of the group and of each member.
+
+use std::iter;
+
+use supercargo_framework::Status;
+use supercargo_framework::plugin::Nomination;
+use supercargo_runtime::failure::{Failure, FailureKind};
+use supercargo_runtime::observer::AttemptResult;
+
+use crate::group_tree::{GroupFailure, Placed};
+
+/// Why a group is not scheduled.
+pub(crate) enum Reason {
+    /// It does not fit.
+    Unschedulable {
+        /// Before PodGroupPostFilter.
+        before: String,
+        /// With what that says.
+        after: String,
+        /// Whether it waits for a preemption.
+        waits: bool,
+    },
+    /// Something failed.
+    Error(String),
+}
+
+impl Reason {
+    /// As upstream, the words of PodGroupPostFilter are repeated for each group that shares the
+    /// reason.
+    pub(crate) fn new(failure: GroupFailure, shares: usize, post_filter: Option<&Status>) -> Self {
+        match (failure, post_filter) {
+            (GroupFailure::Error(error), _) => Self::Error(error),
+            (GroupFailure::Unschedulable(_), Some(status))
+                if !status.is_success() && !status.is_rejected() =>
+            {
+                Self::Error(status.message())
+            }
+            (GroupFailure::Unschedulable(before), status) => {
+                let said = status.map(Status::message);
+                let said = said.iter().flat_map(|said| iter::repeat_n(&**said, shares));
+                let after = iter::once(&*before).chain(said).collect::<Vec<_>>().join(", ");
+                Self::Unschedulable { before, after, waits: status.is_some_and(Status::is_success) }
+            }
+        }
+    }
+
+    /// What a member is told, by its result in the trial. A member that was rejected itself says
+    /// why; the others name the group's reason.
+    pub(crate) fn of_member(&self, result: Option<Result<Placed, Failure>>) -> Failure {
+        let rejected = |reason: &str| FailureKind::Rejected(reason.to_owned());
+        match (result, self) {
+            (Some(Err(failure)), Self::Error(_)) if !failure.kind.is_rejection() => failure.kind.into(),
+            (_, Self::Error(error)) => FailureKind::Internal(error.clone()).into(),
+            (Some(Err(failure)), Self::Unschedulable { .. }) => failure,
+            (Some(Ok(_)), Self::Unschedulable { after, waits: true, .. }) => {
+                Failure { kind: rejected(after), nomination: Nomination::Keep }
+            }
+            (Some(Ok(_)), Self::Unschedulable { after, .. }) => {
+                rejected(&format!("pod group is unschedulable, {after}")).into()
+            }
+            (None, Self::Unschedulable { before, .. }) => {
+                Failure { kind: rejected(before), nomination: Nomination::Keep }
+            }
+        }
+    }
+
+    /// The reason and the message of the group's condition.
+    pub(crate) fn of_group(&self) -> (&'static str, &str) {
+        match self {
+            Self::Unschedulable { after, .. } => ("Unschedulable", after),
+            Self::Error(error) => ("SchedulerError", error),
+        }
+    }
+
+    /// How the attempt of the group is counted.
+    pub(crate) fn result(&self) -> AttemptResult {
+        match self {
+            Self::Unschedulable { waits: true, .. } => AttemptResult::WaitingOnPreemption,
+            Self::Unschedulable { .. } => AttemptResult::Unschedulable,
+            Self::Error(_) => AttemptResult::Error,
+        }
+    }
+}
