@@ -14,8 +14,11 @@ const COMPONENT: &str = "kube";
 /// Gates that set every gate of a stage.
 const OF_A_STAGE: &[(&str, Stage)] = &[("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
 
-/// Gates that need another one that can be off.
-const NEEDS: &[(Feature, Feature)] = &[(Feature::TopologyAwareWorkloadScheduling, Feature::GenericWorkload)];
+/// Gates that need others that can be off.
+const NEEDS: &[(Feature, &[Feature])] = &[
+    (Feature::TopologyAwareWorkloadScheduling, &[Feature::GenericWorkload]),
+    (Feature::CompositePodGroup, &[Feature::GenericWorkload, Feature::TopologyAwareWorkloadScheduling]),
+];
 
 /// Gates of kube-scheduler that have no effect here: the feature does not exist, cannot be turned
 /// off, or changes no decision. They are accepted so that kube-scheduler's command lines keep
@@ -75,7 +78,6 @@ const RESIZES: &str = "pods are not evicted for a resize that the kubelet has de
 
 /// Gates that cannot be turned on.
 const UNSUPPORTED: &[Unsupported] = &[
-    Unsupported::alpha("CompositePodGroup", GROUPS),
     Unsupported::alpha("DRADerivedAttributes", CLAIMS),
     Unsupported::alpha("DRADeviceCompatibilityGroups", CLAIMS),
     Unsupported::alpha("DRAListTypeAttributes", CLAIMS),
@@ -218,13 +220,13 @@ pub enum GateError {
         /// The rejected value.
         value: bool,
     },
-    /// A gate that is set needs another one.
+    /// A gate that is set needs others.
     #[error("{gate} is enabled, but depends on features that are disabled: [{needs}]")]
     Depends {
         /// The gate.
         gate: &'static str,
-        /// The gate that it needs.
-        needs: &'static str,
+        /// The gates that it needs.
+        needs: String,
     },
     /// Not a version that can be emulated.
     #[error("{0:?}: the versions that can be emulated are 1.34, 1.35, 1.36 and 1.37")]
@@ -294,12 +296,14 @@ impl FeatureGates {
             }
         }
         for (feature, needs) in NEEDS {
-            if !features.enabled(*feature) || features.enabled(*needs) {
+            let missing = needs.iter().filter(|needed| !features.enabled(**needed));
+            let missing: Vec<_> = missing.map(|needed| needed.name()).collect();
+            if !features.enabled(*feature) || missing.is_empty() {
                 continue;
             }
-            let (gate, needs) = (feature.name(), needs.name());
+            let gate = feature.name();
             if self.0.contains_key(gate) {
-                return Err(GateError::Depends { gate, needs });
+                return Err(GateError::Depends { gate, needs: missing.join(" ") });
             }
             // A gate that is on with all of its stage.
             features = features.with(*feature, false);
@@ -425,6 +429,14 @@ mod tests {
         assert!(features(both, "1.37").unwrap().enabled(topology));
         assert!(!features("AllAlpha=true", "1.37").unwrap().enabled(topology));
         assert!(features("AllAlpha=true,GenericWorkload=true", "1.37").unwrap().enabled(topology));
+        let composite = Feature::CompositePodGroup;
+        let error = features("CompositePodGroup=true", "1.37").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "CompositePodGroup is enabled, but depends on features that are disabled: [GenericWorkload TopologyAwareWorkloadScheduling]"
+        );
+        assert!(features(&format!("{both},CompositePodGroup=true"), "1.37").unwrap().enabled(composite));
+        assert!(!features("AllAlpha=true", "1.37").unwrap().enabled(composite));
     }
 
     #[test]
@@ -508,9 +520,9 @@ mod tests {
                 "unrecognized feature gate: SidecarContainers; Kubernetes 1.37 removed it: the feature is always on",
             ),
             (
-                "CompositePodGroup=true",
+                "PodGroupPreemptionPolicy=true",
                 "1.37",
-                "feature gate CompositePodGroup is not supported by supercargo yet: groups are scheduled without it; leave it off",
+                "feature gate PodGroupPreemptionPolicy is not supported by supercargo yet: groups are scheduled without it; leave it off",
             ),
             ("kubelet:X=true", "1.37", "\"kubelet:X\": the only component is kube"),
             (
