@@ -95,9 +95,13 @@ fn parity() -> Result<()> {
 
 /// A control plane with groups of pods, which are off by default, and more.
 fn with_gates(gates: &BTreeSet<String>) -> Options {
+    let mut versions = vec!["scheduling.k8s.io/v1beta1=true"];
+    if gates.contains("CompositePodGroup") {
+        versions.push("scheduling.k8s.io/v1alpha3=true");
+    }
     Options {
         feature_gates: scheduler_kind::gates(gates),
-        apiserver_args: vec!["--runtime-config=scheduling.k8s.io/v1beta1=true".to_owned()],
+        apiserver_args: vec![format!("--runtime-config={}", versions.join(","))],
         ..Options::default()
     }
 }

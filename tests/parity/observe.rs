@@ -240,7 +240,9 @@ fn oddities(event: &Value, pod: &str, controller: &str) -> Result<Vec<String>> {
 fn is_whole(reference: &Value) -> bool {
     let fields = ["/name", "/uid", "/resourceVersion"];
     let kind = (text(reference, "/apiVersion"), text(reference, "/kind"));
-    ["v1 Pod", "scheduling.k8s.io/v1beta1 PodGroup"].contains(&&*format!("{} {}", kind.0, kind.1))
+    let kinds =
+        ["v1 Pod", "scheduling.k8s.io/v1beta1 PodGroup", "scheduling.k8s.io/v1alpha3 CompositePodGroup"];
+    kinds.contains(&&*format!("{} {}", kind.0, kind.1))
         && text(reference, "/namespace") == NAMESPACE
         && fields.iter().all(|field| some_text(reference, field).is_some())
 }

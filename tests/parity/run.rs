@@ -394,13 +394,16 @@ fn check(name: &str, seen: &PodSeen, expect: &Expect) -> Result<()> {
     }
 }
 
-/// Whether the object has every field of `wanted` with its value. `null` stands for an absent
-/// field.
+/// Whether the object has every field of `wanted` with its value, in lists, too. `null` stands for
+/// an absent field.
 fn contains(object: &Value, wanted: &Value) -> bool {
     match wanted {
         Value::Object(fields) => {
             fields.iter().all(|(key, wanted)| contains(object.get(key).unwrap_or(&Value::Null), wanted))
         }
+        Value::Array(items) => object.as_array().is_some_and(|found| {
+            found.len() == items.len() && found.iter().zip(items).all(|(found, item)| contains(found, item))
+        }),
         _ => object == wanted,
     }
 }
