@@ -10,6 +10,7 @@ mod claims;
 mod devices;
 mod extended;
 mod hint;
+mod post_filter;
 mod pre_bind;
 mod readiness;
 mod release;
@@ -28,14 +29,12 @@ use supercargo_framework::objects::{
     ClaimRequest, Object, ObjectBody as _, RequestChoice, ResourceClaim, Typed, resources,
 };
 use supercargo_framework::plugin::{
-    EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeStatuses, Nomination, Normalize, NotPreFiltered,
-    PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin, PreFilter, PreFilterPlugin, PreFlight, PreScorePlugin,
-    ReservePlugin, RunFilters, ScorePlugin,
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreBindPlugin, PreEnqueuePlugin, PreFilter,
+    PreFilterPlugin, PreFlight, PreScorePlugin, ReservePlugin, ScorePlugin,
 };
 use supercargo_framework::registry::ArgsError;
-use supercargo_framework::status::Reasons;
 use supercargo_framework::{
-    Code, Command, Context, CycleState, Feature, Features, NodeIndex, NodeInfo, NodeRecord, Plugin, PodInfo,
+    Command, Context, CycleState, Feature, Features, NodeIndex, NodeInfo, NodeRecord, Plugin, PodInfo,
     QueueContext, Status,
 };
 
@@ -64,6 +63,8 @@ struct DynamicResources {
     /// Whether devices can provide extended resources.
     with_extended: bool,
     with_rules: bool,
+    /// Whether groups can be limited to one domain of a topology.
+    with_topology: bool,
     devices: Mutex<Devices>,
 }
 
@@ -76,6 +77,7 @@ pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plu
         is_prioritizing: of_allocator.prioritized_list,
         with_extended: features.enabled(Feature::DRAExtendedResource),
         with_rules,
+        with_topology: features.enabled(Feature::TopologyAwareWorkloadScheduling),
         devices: Mutex::new(Devices::new(of_allocator, with_rules)),
     }))
 }
@@ -152,6 +154,7 @@ impl Plugin for DynamicResources {
             .pre_filter(&self)
             .filter(&self)
             .post_filter(&self)
+            .pod_group_post_filter(&self)
             .pre_score(&self)
             .score(&self)
             .reserve(&self)
@@ -336,55 +339,6 @@ impl FilterPlugin for DynamicResources {
             return Status::unresolvable(UNAVAILABLE);
         }
         Status::success()
-    }
-}
-
-impl PostFilterPlugin for DynamicResources {
-    /// Takes the allocation of a claim away that no other pod uses, if it kept the pod off a node.
-    fn post_filter(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        pod: &Arc<PodInfo>,
-        statuses: &NodeStatuses,
-        _: &dyn RunFilters,
-    ) -> (Nomination, Status) {
-        // As upstream, which then lacks its state.
-        if state.read::<NotPreFiltered>().is_some_and(|plugins| plugins.0.contains(&NAME)) {
-            return (Nomination::Keep, Status::error("not found"));
-        }
-        let unavailable = claims(state).and_then(|claims| {
-            claims.all.iter().find(|claim| {
-                is_free_but_for(body(claim), pod)
-                    && statuses.iter().any(|(node, status)| {
-                        // As upstream, claims do not count on a node where others cannot be
-                        // allocated.
-                        let is_rejected_by_claims =
-                            status.reasons().iter().any(|reason| *reason == UNAVAILABLE);
-                        status.plugin() == NAME
-                            && is_rejected_by_claims
-                            && self.is_unavailable(cx, claim, cx.node(node).node())
-                    })
-            })
-        });
-        if let Some(claim) = unavailable {
-            cx.command(release::deallocate(claim, pod));
-            return (Nomination::Keep, Status::unschedulable("deallocation of ResourceClaim completed"));
-        }
-        if let Some(ExtendedResources::Stale(claim)) = claims(state).and_then(|it| it.extended.as_ref()) {
-            cx.command(release::delete(claim, Some(pod)));
-            return (Nomination::Keep, Status::unschedulable("deletion of ResourceClaim completed"));
-        }
-        (Nomination::Keep, Status::with_reasons(Code::Unschedulable, Reasons::new()))
-    }
-}
-
-/// Whether no pod but this one uses the claim.
-fn is_free_but_for(claim: &ResourceClaim, pod: &PodInfo) -> bool {
-    match &*claim.reserved_for {
-        [] => true,
-        [only] => *only.uid == *pod.uid.text(),
-        _ => false,
     }
 }
 

@@ -532,10 +532,21 @@ impl SchedulingQueue {
 
     /// The pod that [`pop`](Self::pop) returns next; of a group, the member that is tried first.
     pub fn peek(&self) -> Option<&Arc<PodInfo>> {
+        self.next_pods().next()
+    }
+
+    /// The same with all members of a group.
+    pub fn next_pods(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
+        let members = |entry: &QueuedPod| self.groups.members(entry.uid()).iter().map(|member| &member.pod);
+        let entry = self.next_entry();
+        let alone = entry.filter(|entry| entry.group.is_none()).map(|entry| &entry.pod);
+        alone.into_iter().chain(entry.into_iter().flat_map(members))
+    }
+
+    fn next_entry(&self) -> Option<&QueuedPod> {
         let active = self.active.peek().map(|(uid, _)| uid);
         let backoff = || self.backoff.peek().map(|(uid, _)| uid).filter(|_| self.options.pop_from_backoff);
-        let entry = self.entries.get(active.or_else(backoff)?)?;
-        Some(&self.groups.members(entry.uid()).first().unwrap_or(entry).pod)
+        self.entries.get(active.or_else(backoff)?)
     }
 
     /// Whether [`pop`](Self::pop) has a pod to return.

@@ -125,7 +125,7 @@ impl Scheduler {
             None => (GroupOutcome::Scheduled, None),
             Some(GroupFailure::Error(_)) => (GroupOutcome::Failed, None),
             Some(GroupFailure::Unschedulable(_)) => {
-                (GroupOutcome::Rejected, Some(self.post_filter_group(now, group, calls)))
+                (GroupOutcome::Rejected, Some(self.post_filter_group(now, group, &trial, calls)))
             }
         };
         let result = self.submit(now, members, Verdicts::new(&root, trial), post_filter);

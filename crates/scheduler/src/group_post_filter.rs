@@ -11,12 +11,12 @@ use std::sync::Arc;
 use supercargo_framework::caching::CachingFilters as _;
 use supercargo_framework::context::Command;
 use supercargo_framework::objects::GroupKey;
-use supercargo_framework::plugin::{Assignments, GroupCycle, Nominations, RunFilters as _};
-use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status, Uid};
+use supercargo_framework::plugin::{Assignments, GroupCycle, NodeStatuses, Nominations, RunFilters as _};
+use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status, Text, Uid};
 
 use crate::dry_run::DryRun;
 use crate::group_cycle::TriedGroup;
-use crate::group_tree::{GroupFailure, Placed};
+use crate::group_tree::{GroupFailure, Placed, Trial as GroupTrial};
 use crate::scheduler::Scheduler;
 use supercargo_evaluation::extender::Calls;
 use supercargo_runtime::observer::{Observation, Point, Timespan};
@@ -36,6 +36,7 @@ struct PostFilterCycle<'a, 'b> {
     scheduler: &'a mut Scheduler,
     now: Now,
     group: &'a mut TriedGroup<'b>,
+    tried: &'a GroupTrial,
     calls: &'a mut dyn Calls,
     trials: Vec<Trial>,
     /// How many of the trials are on their nodes.
@@ -53,11 +54,12 @@ impl Scheduler {
         &mut self,
         now: Now,
         mut group: TriedGroup<'_>,
+        tried: &GroupTrial,
         calls: &mut dyn Calls,
     ) -> (Nominations, Status) {
         let from = self.observer.time_point();
         let profile = group.members[0].profile;
-        let (nominations, status) = self.run_group_post_filters(now, &mut group, calls);
+        let (nominations, status) = self.run_group_post_filters(now, &mut group, tried, calls);
         let took = Timespan { from, to: self.observer.time_point() };
         let (pod, status_code) = (&group.members[0].pod, status.code());
         self.observer.observe(Observation::ExtensionPoint {
@@ -74,11 +76,12 @@ impl Scheduler {
         &mut self,
         now: Now,
         group: &mut TriedGroup<'_>,
+        tried: &GroupTrial,
         calls: &mut dyn Calls,
     ) -> (Nominations, Status) {
         let plugins = &self.profiles.get(group.members[0].profile).pod_group_post_filter;
         let plugins: Vec<_> = plugins.iter().map(|it| (it.name, Arc::clone(&it.plugin))).collect();
-        let mut reasons = Vec::new();
+        let mut reasons: Vec<Text> = Vec::new();
         for (name, plugin) in plugins {
             // Not by `PluginCalls`, which would borrow a part of the scheduler: the plugin gets all
             // of it.
@@ -88,6 +91,7 @@ impl Scheduler {
                 scheduler: self,
                 now,
                 group,
+                tried,
                 calls,
                 trials: Vec::new(),
                 standing: 0,
@@ -113,7 +117,10 @@ impl Scheduler {
                 }
                 // This status is final: reasons of earlier plugins are dropped.
                 Code::UnschedulableAndUnresolvable => return (Nominations::new(), status),
-                Code::Unschedulable => reasons.push(status.message()),
+                Code::Unschedulable => {
+                    self.execute(now, commands);
+                    reasons.extend(status.reasons().iter().cloned());
+                }
                 _ => {
                     let message = status.message();
                     let text = format!("error in {name:?} PodGroupPostFilter plugins: {message}");
@@ -244,6 +251,14 @@ impl GroupCycle for PostFilterCycle<'_, '_> {
 
     fn pods(&self) -> Vec<Arc<PodInfo>> {
         self.group.members.iter().map(|member| Arc::clone(&member.pod)).collect()
+    }
+
+    fn rejected(&self) -> Vec<(Arc<PodInfo>, &NodeStatuses)> {
+        self.tried
+            .rejected(self.group.root)
+            .into_iter()
+            .map(|(member, error)| (Arc::clone(&self.group.members[member].pod), &error.diagnosis.statuses))
+            .collect()
     }
 
     fn remove_pod(&mut self, pod: &Arc<PodInfo>) -> Result<(), Status> {

@@ -8,7 +8,8 @@ use supercargo_framework::CycleState;
 use supercargo_framework::objects::{GroupForest, GroupKey, GroupKind, GroupSpec};
 use supercargo_framework::plugin::Assignments;
 use supercargo_queue::QueuedPod;
-use supercargo_runtime::failure::Failure;
+use supercargo_runtime::diagnosis::FitError;
+use supercargo_runtime::failure::{Failure, FailureKind};
 
 /// A pod that found a node in the trial.
 pub(crate) struct Placed {
@@ -143,6 +144,17 @@ impl Trial {
         let own = own.filter_map(|(member, result)| Some((member, result.as_mut().ok()?)));
         let below =
             node.children.iter().zip(&mut self.children).flat_map(|(node, trial)| trial.placed_mut(node));
+        own.chain(below).collect()
+    }
+
+    /// The members that were tried and that no node took, and why.
+    pub(crate) fn rejected<'a>(&'a self, node: &GroupNode) -> Vec<(usize, &'a FitError)> {
+        let own = node.members.clone().zip(&self.results);
+        let own = own.filter_map(|(member, result)| match result {
+            Err(Failure { kind: FailureKind::Fit(error), .. }) => Some((member, &**error)),
+            _ => None,
+        });
+        let below = node.children.iter().zip(&self.children).flat_map(|(node, trial)| trial.rejected(node));
         own.chain(below).collect()
     }
 

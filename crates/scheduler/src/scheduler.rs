@@ -182,7 +182,7 @@ impl Scheduler {
         let waits = |pod: &Arc<PodInfo>| self.unanswered_writes.contains_key(&pod.uid);
         self.draining
             || self.preemptions.held.is_some()
-            || !self.unanswered_writes.is_empty() && self.queue.peek().is_some_and(waits)
+            || !self.unanswered_writes.is_empty() && self.queue.next_pods().any(waits)
     }
 
     /// The pod that [`schedule_one`](Self::schedule_one) tries next, if it has work; of a group,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::context::{Command, Context};
 use crate::node_index::NodeIndex;
 use crate::objects::{GroupKey, GroupSpec};
-use crate::plugin::Nomination;
+use crate::plugin::{NodeStatuses, Nomination};
 use crate::pod::PodInfo;
 use crate::status::Status;
 use crate::uid::Uid;
@@ -154,6 +154,9 @@ pub trait GroupCycle {
     /// The pods to schedule.
     fn pods(&self) -> Vec<Arc<PodInfo>>;
 
+    /// The pods that no node took when the group was tried, with the nodes' answers.
+    fn rejected(&self) -> Vec<(Arc<PodInfo>, &NodeStatuses)>;
+
     /// Takes a pod off its node.
     fn remove_pod(&mut self, pod: &Arc<PodInfo>) -> Result<(), Status>;
 
@@ -168,6 +171,6 @@ pub trait GroupCycle {
     /// nodes.
     fn still_fits(&mut self) -> bool;
 
-    /// Requests something from the scheduler, once the plugin has returned.
+    /// Requests something from the scheduler, once the plugin has returned, unless it fails.
     fn command(&mut self, command: Command);
 }

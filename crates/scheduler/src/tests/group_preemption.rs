@@ -140,13 +140,15 @@ fn victims_hear_of_the_group() {
 
 #[test]
 fn no_pod_goes_for_a_group_that_may_not_preempt() {
-    let unhelped = "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining, pod group preemption: ";
+    let unhelped = "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining, ";
+    let claims = "deallocation and deletion of ResourceClaims completed, ";
     let cases = [
-        ("its policy", 0, true, "not eligible due to preemptionPolicy=Never."),
-        ("equal priority", 10, false, "No preemption victims found for incoming preemptor"),
-        ("too little room", 0, false, "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining"),
+        ("its policy", 0, true, claims, "not eligible due to preemptionPolicy=Never."),
+        // As upstream, a reason that is final drops those of other plugins.
+        ("equal priority", 10, false, "", "No preemption victims found for incoming preemptor"),
+        ("too little room", 0, false, claims, "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining"),
     ];
-    for (name, priority, never, reason) in cases {
+    for (name, priority, never, claims, reason) in cases {
         let mut bed = bed([with_cpus("n", "1")]);
         bed.assigned(low("x", "1", "n").priority(priority));
         bed.group(important(1));
@@ -156,7 +158,8 @@ fn no_pod_goes_for_a_group_that_may_not_preempt() {
         bed.cycle();
         let effects = bed.effects();
         assert!(victims(&effects).is_empty(), "{name}");
-        let expected = format!("default/g patch False Unschedulable: {unhelped}{reason}");
+        let expected =
+            format!("default/g patch False Unschedulable: {unhelped}{claims}pod group preemption: {reason}");
         let lines: Vec<_> = effects.iter().map(super::test_bed::line).collect();
         assert!(lines.contains(&expected), "{name}: {lines:?}");
         assert_eq!(room_of(&bed, "n"), before, "{name}");

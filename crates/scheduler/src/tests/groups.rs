@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use supercargo_framework::binding::ApiCall;
+use supercargo_framework::context::Command;
 use supercargo_framework::objects::{Body, GroupPolicy, GroupSpec, resources};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
-use supercargo_framework::{Feature, Features};
+use supercargo_framework::{Feature, Features, Now};
 
 use super::test_bed::{TestBed, in_tree, options};
 use crate::{Input, Notification, Options, Place, ProfileSpec};
@@ -98,10 +100,12 @@ fn a_gang_that_does_not_fit_leaves_all_its_room() {
     assert!(bed.cycle());
     let reason = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining";
     let lines = bed.effect_lines();
-    let feasible = format!("Scheduling: pod group is unschedulable, {reason}, ");
+    // As upstream, also if nothing was.
+    let reason = format!("{reason}, deallocation and deletion of ResourceClaims completed");
+    let feasible = format!("Scheduling: pod group is unschedulable, {reason}");
     assert!(lines[0].ends_with(&feasible) && lines[2].ends_with(&feasible), "{lines:?}");
     assert!(lines[4].contains("0/1 nodes are available: 1 Insufficient cpu"), "{lines:?}");
-    assert_eq!(lines[6], format!("default/g patch False Unschedulable: {reason}, "));
+    assert_eq!(lines[6], format!("default/g patch False Unschedulable: {reason}"));
     assert_eq!(bed.places(&["a", "b", "c"]), [Some(Place::Backoff); 3]);
     assert_eq!(attempts(&mut bed), ["group attempt Unschedulable"]);
     bed.pod(pod("single").request("cpu", "2"));
@@ -234,6 +238,26 @@ fn groups_survive_a_change_of_the_configuration() {
     assert_eq!(bed.places(&["a", "b", "c"]), [Some(Place::Gated), None, Some(Place::Gated)]);
     bed.reconfigure(with_names(&["supercargo", "other"])).unwrap();
     assert_eq!(bed.places(&["a", "b", "c"]), [Some(Place::Active); 3]);
+}
+
+#[test]
+fn a_group_is_not_tried_before_the_writes_for_its_pods_are_answered() {
+    let mut bed = bed();
+    bed.node(with_cpus("n", "4"));
+    bed.group(gang(2));
+    bed.pod(member("a", "1"));
+    bed.pod(member("b", "1"));
+    let write = Command::Write {
+        resource: resources::RESOURCE_CLAIM,
+        call: ApiCall::request("PUT", "/claim".to_owned(), "application/json", serde_json::Value::Null),
+        then: None,
+        pod: Some("b".into()),
+        retries: true,
+    };
+    bed.scheduler.execute(Now::default(), vec![write]);
+    assert!(!bed.scheduler.has_work());
+    bed.handle(Input::WriteEnded { pod: "b".into(), retry: false });
+    assert!(bed.scheduler.has_work());
 }
 
 /// What a trial may not change: the pods on each node, and the sums of their requests.
