@@ -55,6 +55,8 @@ struct DefaultPreemption {
     has_groups: bool,
     /// Whether groups can consist of groups (`CompositePodGroup`).
     has_composites: bool,
+    /// Whether a group says itself whether it preempts (`PodGroupPreemptionPolicy`).
+    asks_groups: bool,
 }
 
 /// Builds the plugin.
@@ -62,7 +64,9 @@ pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plu
     let asynchronous = features.enabled(Feature::SchedulerAsyncPreemption);
     let has_groups = features.enabled(Feature::GenericWorkload);
     let has_composites = features.enabled(Feature::CompositePodGroup);
-    Ok(Arc::new(DefaultPreemption { args: args::parse(args)?, asynchronous, has_groups, has_composites }))
+    let asks_groups = features.enabled(Feature::PodGroupPreemptionPolicy);
+    let args = args::parse(args)?;
+    Ok(Arc::new(DefaultPreemption { args, asynchronous, has_groups, has_composites, asks_groups }))
 }
 
 impl Plugin for DefaultPreemption {

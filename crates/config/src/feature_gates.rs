@@ -17,6 +17,7 @@ const OF_A_STAGE: &[(&str, Stage)] = &[("AllAlpha", Stage::Alpha), ("AllBeta", S
 /// Gates that need others that can be off.
 const NEEDS: &[(Feature, &[Feature])] = &[
     (Feature::TopologyAwareWorkloadScheduling, &[Feature::GenericWorkload]),
+    (Feature::PodGroupPreemptionPolicy, &[Feature::GenericWorkload]),
     (Feature::CompositePodGroup, &[Feature::GenericWorkload, Feature::TopologyAwareWorkloadScheduling]),
 ];
 
@@ -73,7 +74,6 @@ impl Unsupported {
 }
 
 const CLAIMS: &str = "claims are allocated without it";
-const GROUPS: &str = "groups are scheduled without it";
 const RESIZES: &str = "pods are not evicted for a resize that the kubelet has deferred";
 
 /// Gates that cannot be turned on.
@@ -86,7 +86,6 @@ const UNSUPPORTED: &[Unsupported] = &[
     Unsupported::alpha("DRAPartitionableDevicesType", CLAIMS),
     Unsupported::beta("DRAWorkloadResourceClaims", CLAIMS),
     Unsupported::alpha("InPlacePodVerticalScalingSchedulerPreemption", RESIZES),
-    Unsupported::alpha("PodGroupPreemptionPolicy", GROUPS),
 ];
 
 /// Gates that Kubernetes removed. kube-scheduler rejects them since.
@@ -520,9 +519,9 @@ mod tests {
                 "unrecognized feature gate: SidecarContainers; Kubernetes 1.37 removed it: the feature is always on",
             ),
             (
-                "PodGroupPreemptionPolicy=true",
+                "DRAWorkloadResourceClaims=true",
                 "1.37",
-                "feature gate PodGroupPreemptionPolicy is not supported by supercargo yet: groups are scheduled without it; leave it off",
+                "feature gate DRAWorkloadResourceClaims is not supported by supercargo yet: claims are allocated without it; leave it off",
             ),
             ("kubelet:X=true", "1.37", "\"kubelet:X\": the only component is kube"),
             (

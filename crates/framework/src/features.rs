@@ -67,6 +67,8 @@ features! {
     TopologyAwareWorkloadScheduling: absent absent absent alpha,
     /// Groups can consist of groups.
     CompositePodGroup: absent absent absent alpha,
+    /// Whether a group preempts is up to the group, not to its pods.
+    PodGroupPreemptionPolicy: absent absent absent alpha,
     /// Nodes without a feature that the pod requires are rejected.
     NodeDeclaredFeatures: absent alpha beta ga,
     /// Tolerations support `Gt` and `Lt`.

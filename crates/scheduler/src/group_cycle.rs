@@ -11,7 +11,7 @@ use std::sync::Arc;
 use supercargo_framework::objects::{GroupKey, Members, PodGroup, Typed};
 use supercargo_framework::plugin::{Nomination, Nominations};
 use supercargo_framework::pod::PodCondition;
-use supercargo_framework::{CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status, Uid};
+use supercargo_framework::{CycleState, Feature, NodeIndex, NodeInfo, Now, PodInfo, Status, Uid};
 
 use crate::attempt::Scope;
 use crate::bindings::Binding;
@@ -140,6 +140,11 @@ impl Scheduler {
             return Err(format!("failed to get podGroup {}", root.key));
         };
         let first = &members[0].pod.spec;
+        let (never_preempts, of_group) = if self.features.enabled(Feature::PodGroupPreemptionPolicy) {
+            (group.never_preempts == Some(true), " as the pod group's preemption policy")
+        } else {
+            (first.never_preempts, "")
+        };
         let leaves = root.leaves();
         let scheduled = leaves.iter().flat_map(|leaf| self.scheduled_pods(&leaf.key.key));
         for pod in members.iter().map(|member| &member.pod).chain(scheduled) {
@@ -155,11 +160,11 @@ impl Scheduler {
                     pod.priority, group.priority
                 ));
             }
-            if pod.spec.never_preempts != first.never_preempts {
+            if pod.spec.never_preempts != never_preempts {
                 let policy = |never| if never { "Never" } else { "PreemptLowerPriority" };
-                let (one, other) = (policy(pod.spec.never_preempts), policy(first.never_preempts));
+                let (one, other) = (policy(pod.spec.never_preempts), policy(never_preempts));
                 return Err(format!(
-                    "all pods in a single pod group should have the same preemption policy, got {one} and {other}"
+                    "all pods in a single pod group should have the same preemption policy{of_group}, got {one} and {other}"
                 ));
             }
         }

@@ -20,7 +20,7 @@ const CLUSTER: &str = "cluster";
 
 impl PodGroupPostFilterPlugin for DefaultPreemption {
     fn pod_group_post_filter(&self, cycle: &mut dyn GroupCycle) -> (Nominations, Status) {
-        let (nominations, status) = match preempt(cycle) {
+        let (nominations, status) = match preempt(cycle, self.asks_groups) {
             Ok((nominations, text)) => (nominations, Status::new(Code::Success, text)),
             Err(status) => (Nominations::new(), status),
         };
@@ -29,14 +29,19 @@ impl PodGroupPostFilterPlugin for DefaultPreemption {
     }
 }
 
-fn preempt(cycle: &mut dyn GroupCycle) -> Result<(Nominations, String), Status> {
+fn preempt(cycle: &mut dyn GroupCycle, asks_group: bool) -> Result<(Nominations, String), Status> {
     let (cx, pods) = (cycle.context(), cycle.pods());
-    if pods.iter().any(|pod| pod.spec.never_preempts) {
-        return Err(Status::unschedulable("not eligible due to preemptionPolicy=Never."));
-    }
     let (key, forest) = (cycle.group().clone(), cx.forest());
     let group = forest.get(&key).zip(forest.spec(&key));
     let (object, spec) = group.ok_or_else(|| Status::error(format!("failed to get podGroup {key}")))?;
+    let never_preempts = if asks_group {
+        spec.never_preempts == Some(true)
+    } else {
+        pods.iter().any(|pod| pod.spec.never_preempts)
+    };
+    if never_preempts {
+        return Err(Status::unschedulable("not eligible due to preemptionPolicy=Never."));
+    }
     let priority = spec.priority;
     let groups = Groups::new(&cx, true);
     if is_waiting(&cx, &groups, &pods, priority) {

@@ -317,4 +317,63 @@ proptest! {
         }
         prop_assert_eq!(bed.scheduler.inconsistencies(), Vec::<String>::new());
     }
+
+    /// Groups, trees and pods come and go in any order: a pod waits beside the queue exactly while a
+    /// group above it is missing.
+    #[test]
+    fn pods_wait_aside_exactly_while_a_group_is_missing(
+        steps in proptest::collection::vec((0..4_u8, 0..6_usize), 1..40),
+    ) {
+        let mut bed = bed();
+        // No pod fits.
+        bed.node(with_cpus("n", "1"));
+        let parents = [None, Some("c0"), Some("c1")];
+        let composite = |at: usize| GroupSpec { parent: parents[at].map(Into::into), ..basic() };
+        let of_group = [Some("c2"), Some("c1"), None];
+        let (mut composites, mut groups, mut pods) = ([false; 3], [false; 3], [false; 6]);
+        for (action, at) in steps {
+            let (third, name) = (at % 3, format!("p{at}"));
+            let pod = member(&name, &format!("g{third}"), "2");
+            match action {
+                0 => {
+                    composites[third] = !composites[third];
+                    let name = format!("c{third}");
+                    if composites[third] {
+                        bed.composite(&name, composite(third));
+                    } else {
+                        bed.remove_composite(&name, composite(third));
+                    }
+                }
+                1 => {
+                    groups[third] = !groups[third];
+                    let parent = of_group[third].map(Into::into);
+                    let group = Body::PodGroup(GroupSpec { parent, ..gang(1) }.into());
+                    let group = object(&resources::POD_GROUP, &format!("default/g{third}"), group).into();
+                    bed.handle(Input::Object(if groups[third] {
+                        Notification::Added(group)
+                    } else {
+                        Notification::Deleted(group)
+                    }));
+                }
+                2 => {
+                    pods[at] = !pods[at];
+                    if pods[at] { bed.pod(pod) } else { bed.delete(pod) }
+                }
+                _ => {
+                    bed.cycle();
+                    bed.pass_seconds(at as u64);
+                }
+            }
+            prop_assert_eq!(bed.scheduler.inconsistencies(), Vec::<String>::new());
+            for at in (0..6).filter(|at| pods[*at]) {
+                let has_root = groups[at % 3] && match at % 3 {
+                    0 => composites[..3].iter().all(|known| *known),
+                    1 => composites[..2].iter().all(|known| *known),
+                    _ => true,
+                };
+                let place = bed.place(&format!("p{at}"));
+                prop_assert_eq!(place == Some(Place::Aside), !has_root, "p{} is {:?}", at, place);
+            }
+        }
+    }
 }
