@@ -1,4 +1,4 @@
-//! Why the pods of a group are not scheduled, as it is said of the group and of each member.
+//! Why the pods of a group are not scheduled, in the words for the group and for each member.
 
 use std::iter;
 
@@ -44,7 +44,7 @@ impl Reason {
         }
     }
 
-    /// What a member is told, by its result in the trial. A member that was rejected itself says
+    /// The failure of a member, by its result in the trial. A member that was rejected itself says
     /// why; the others name the group's reason.
     pub(crate) fn of_member(&self, result: Option<Result<Placed, Failure>>) -> Failure {
         let rejected = |reason: &str| FailureKind::Rejected(reason.to_owned());

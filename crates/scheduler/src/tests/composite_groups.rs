@@ -318,8 +318,8 @@ proptest! {
         prop_assert_eq!(bed.scheduler.inconsistencies(), Vec::<String>::new());
     }
 
-    /// Groups, trees and pods come and go in any order: a pod waits beside the queue exactly while a
-    /// group above it is missing.
+    /// Groups, trees and pods come and go in any order: a pod waits beside the queue exactly while
+    /// a group above it is missing.
     #[test]
     fn pods_wait_aside_exactly_while_a_group_is_missing(
         steps in proptest::collection::vec((0..4_u8, 0..6_usize), 1..40),
