@@ -3,22 +3,19 @@
 mod complete;
 mod config;
 pub(crate) mod output;
+mod replay;
 #[cfg(test)]
 mod tests;
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::future::Future;
-use std::io::{self, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
-use supercargo_scheduler::Scheduler;
-use supercargo_scheduler::record::{Replayed, replay};
 
 use crate::check::check;
 #[cfg(feature = "demo")]
@@ -27,14 +24,14 @@ use crate::insight::{
     Ask, Empty, FitsQuestion, Pending, Resilience, Watched, WhatIfQuestion, WhyQuestion,
     is_completion_for_kubectl, is_plugin_of_kubectl,
 };
-use crate::options::scheduler_options;
 use crate::page::ui::Ui;
 use crate::run::{RunOptions, run};
 use config::ConfigCommand;
-use output::{NO_OUTPUT, print, print_error, tolerate_closed_pipe};
+use output::{NO_OUTPUT, print, tolerate_closed_pipe};
+use replay::Replay;
+use supercargo_config::Catalog;
 use supercargo_config::feature_gates;
-use supercargo_config::flags::{FeatureOptions, Flags, LogFormat, LogOptions};
-use supercargo_config::{Catalog, Config};
+use supercargo_config::flags::{Flags, LogFormat, LogOptions};
 use supercargo_telemetry::logs::{self, LogSink};
 use thiserror::Error;
 
@@ -120,7 +117,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         _arguments: Vec<String>,
     },
-    /// Replay a recorded run and report the first decision that differs
+    /// Replay a recorded run, and report the first decision that differs, or all that differ with
+    /// another configuration
     #[command(after_help = feature_gates::help())]
     Replay(Replay),
     /// Print a shell completion script
@@ -133,23 +131,6 @@ enum Command {
         /// Subcommand to describe, such as `run`; without it, the program
         subcommand: Vec<String>,
     },
-}
-
-#[derive(Debug, Args)]
-struct Replay {
-    /// Files written by `run --record`: all segments of one run, in order
-    #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
-    /// Configuration with which the recorded run started
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Value of this flag in the recorded run
-    #[arg(
-        long, value_name = "DURATION", default_value = "5m", value_parser = supercargo_config::flags::length
-    )]
-    pod_max_in_unschedulable_pods_duration: std::time::Duration,
-    #[command(flatten)]
-    features: FeatureOptions,
 }
 
 /// What `--version` prints. clap would call the program `supercargo-run` after a subcommand.
@@ -230,10 +211,10 @@ pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> 
         #[cfg(feature = "demo")]
         Command::Demo(options) => on_runtime(demo(options, catalog, sink))?,
         #[cfg(not(feature = "demo"))]
-        Command::Demo { .. } => bail!(
+        Command::Demo { .. } => anyhow::bail!(
             "this build does not include the demo; in a source checkout, run `cargo run --release -- demo`"
         ),
-        Command::Replay(options) => options.replay(catalog)?,
+        Command::Replay(options) => return options.run(catalog),
         Command::Completions { shell } => print(&completions(shell))?,
         Command::Man { subcommand } => print(&manual(&subcommand)?)?,
     }
@@ -266,55 +247,4 @@ fn on_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     // Does not wait for tasks that are still running.
     runtime.shutdown_background();
     result
-}
-
-/// Why a segment of a record is not complete.
-fn problem(replayed: &Replayed) -> Option<&'static str> {
-    if replayed.is_cut {
-        Some("the last line is cut off")
-    } else {
-        (replayed.steps == 0).then_some("the file is empty")
-    }
-}
-
-/// Opens a record. A folder can be opened, too, but not read.
-fn open(path: &Path) -> io::Result<File> {
-    let file = File::open(path)?;
-    if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
-}
-
-impl Replay {
-    fn replay(&self, catalog: &Catalog) -> Result<()> {
-        let catalog = self.features.applied_to(catalog)?;
-        let options = |mut config: Config| {
-            config.pod_max_in_unschedulable_pods_duration = self.pod_max_in_unschedulable_pods_duration;
-            scheduler_options(&config)
-        };
-        let configure = |text: &str| {
-            let config = Config::parse("configuration", text, &catalog);
-            config.map(options).map_err(|errors| errors.to_string())
-        };
-        let config = Config::load_or_default(self.config.as_deref(), &catalog)?;
-        let mut scheduler = Scheduler::new(options(config))?;
-        let (mut steps, mut incomplete): (_, Option<String>) = (0, None);
-        for file in &self.files {
-            let name = file.display().to_string();
-            if let Some(problem) = incomplete {
-                bail!("{problem}, but {name} follows");
-            }
-            let record = open(file).with_context(|| format!("cannot read {name}"))?;
-            let replayed =
-                replay(&mut scheduler, BufReader::new(record), configure).with_context(|| name.clone())?;
-            incomplete = problem(&replayed).map(|problem| format!("{name}: {problem}"));
-            steps += replayed.steps;
-        }
-        if steps == 0 {
-            bail!("{}: the record is empty", self.files[0].display());
-        }
-        // A crash ends a record at any byte.
-        if let Some(problem) = incomplete {
-            print_error(&format!("warning: {problem}; the replay ends there"));
-        }
-        print(format!("{steps} steps, every decision the same\n").as_bytes())
-    }
 }

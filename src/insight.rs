@@ -27,6 +27,7 @@ pub(crate) use self::endpoint::GOOD;
 pub(crate) use self::fits::FitsQuestion;
 pub(crate) use self::leader::{is_completion_for_kubectl, is_plugin_of_kubectl};
 pub(crate) use self::pending::Pending;
+pub(crate) use self::question::{Format, NO_ANSWER};
 pub(crate) use self::remote::{Target, Way, refusal};
 pub(crate) use self::resilience::Resilience;
 pub(crate) use self::what_if::WhatIfQuestion;

@@ -151,7 +151,7 @@ fn replay(segments: &[&[u8]]) -> Result<(), String> {
     let words = ["supercargo", "replay"].map(Into::into).into_iter();
     let cli = Cli::try_parse_from(words.chain(segments.iter().enumerate().map(write))).unwrap();
     let Command::Replay(options) = cli.command else { panic!("want replay") };
-    options.replay(&Catalog::in_tree()).map_err(|error| format!("{error:#}"))
+    options.run(&Catalog::in_tree()).map(drop).map_err(|error| format!("{error:#}"))
 }
 
 #[test]
@@ -178,6 +178,6 @@ fn a_folder_is_no_record() {
     let path = folder.path().display().to_string();
     let cli = Cli::try_parse_from(["supercargo", "replay", &path]).unwrap();
     let Command::Replay(options) = cli.command else { panic!("want replay") };
-    let error = format!("{:#}", options.replay(&Catalog::in_tree()).unwrap_err());
+    let error = format!("{:#}", options.run(&Catalog::in_tree()).unwrap_err());
     assert_eq!(error, format!("cannot read {path}: is a directory"));
 }

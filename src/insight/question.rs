@@ -41,7 +41,7 @@ pub(crate) trait Question: Args + Serialize + Send + Sync + 'static {
 }
 
 /// The exit code if no answer is possible.
-pub(super) const NO_ANSWER: u8 = 3;
+pub(crate) const NO_ANSWER: u8 = 3;
 
 /// An answer to a question.
 #[derive(Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub(crate) struct View {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Format {
+pub(crate) enum Format {
     Table,
     Json,
 }

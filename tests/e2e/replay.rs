@@ -3,10 +3,16 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::json;
+use http::Method;
+use serde_json::{Value, json};
+use supercargo_apiserver::{ApiServer, Listen};
 use supercargo_controlplane::shared_or_skip;
 
-use crate::support::{Cluster, Supercargo, config, node, output, pod, segment};
+use super::wire::ask;
+use crate::support::{Cluster, Supercargo, answer, config, node, output, pod, segment};
+
+/// The page shows the answers of this file.
+const GUIDE: &str = include_str!("../../docs/replay.md");
 
 const LABEL: (&str, &str) = ("e2e", "replay");
 
@@ -89,4 +95,67 @@ fn recorded_run_replays_and_altered_record_differs() {
     assert_eq!(code, Some(0), "{error}");
     assert!(out.starts_with(&format!("{} steps, ", steps - 1)), "{out}");
     assert!(error.contains("the last line is cut off"), "{error}");
+}
+
+/// Packs nodes, and ignores taints.
+const OTHER: &str = "\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: supercargo
+  plugins:
+    filter:
+      disabled: [{name: TaintToleration}]
+  pluginConfig:
+  - name: NodeResourcesFit
+    args:
+      scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 10}]}
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_configuration_decides_about_a_record() {
+    let server = ApiServer::default();
+    let endpoint = server.listen(Listen::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let kubeconfig = folder.path().join("kubeconfig");
+    endpoint.write_kubeconfig(&kubeconfig).unwrap();
+    let create = async |path: &str, object: &Value| ask(&server, Method::POST, path, object).await;
+    for name in ["node-a", "node-b", "node-c"] {
+        let mut node = node(name, &[], &[("cpu", "8"), ("memory", "8Gi"), ("pods", "10")]);
+        if name == "node-c" {
+            node["spec"]["taints"] = json!([{ "key": "gpu", "value": "yes", "effect": "NoSchedule" }]);
+        }
+        create("/api/v1/nodes", &node).await;
+    }
+    let supercargo = Supercargo::start(&kubeconfig, None, &["--record", &path("record"), "--secure-port=0"]);
+    supercargo.wait_until_scheduling();
+    for (name, cpu) in [("web-1", "2"), ("web-2", "2"), ("wide", "7")] {
+        let pod = pod(name).by("supercargo").asking("cpu", cpu).build();
+        create("/api/v1/namespaces/default/pods", &pod).await;
+        supercargo.wait_for_line(&[&format!("default/{name}")]);
+    }
+    supercargo.stop();
+
+    let record = segment(folder.path()).display().to_string();
+    let other = path("other.yaml");
+    fs::write(&other, OTHER).unwrap();
+    let (code, printed, error) = answer(&["replay", &record, "--with", &other]);
+    assert_eq!((code, &*error), (Some(1), ""), "{printed}");
+    assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
+    assert!(GUIDE.contains(&printed) && GUIDE.contains(OTHER), "docs/replay.md does not have\n{printed}");
+    let (code, printed, _) = answer(&["replay", &record, "--with", &other, "-ojson"]);
+    let parsed: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, &parsed["otherNode"], &parsed["onlyOther"]), (Some(1), &json!(1), &json!(1)));
+
+    // The same configuration, with every default written out.
+    let (_, default, _) = answer(&["config", "default"]);
+    fs::write(path("same.yaml"), default).unwrap();
+    let (code, printed, error) = answer(&["replay", &record, "--with", &path("same.yaml")]);
+    assert_eq!((code, &*printed, &*error), (Some(0), "No decision differs, of 3 decisions\n", ""));
+
+    let (code, printed, error) = answer(&["replay", &record, "--with=/nothing"]);
+    assert_eq!((code, &*printed), (Some(3), ""));
+    assert!(error.contains("/nothing"), "{error}");
+    assert_eq!(answer(&["replay", &record, "-ojson"]).0, Some(2), "without --with");
 }

@@ -1,6 +1,7 @@
 //! Answers about a cluster, from the scheduler: as text of 80 columns for people, and as JSON for
 //! programs. This crate asks nothing and prints nothing.
 
+mod comparison;
 mod what_if;
 pub mod words;
 
@@ -14,6 +15,7 @@ use supercargo_framework::taint::Taint;
 use supercargo_framework::{ClusterEvent, EventResource, PodInfo};
 use supercargo_scheduler::{Detail, Fits, Fix, PluginScores, PodFix, Refusal, Shortage, Why};
 
+pub use self::comparison::{comparison, comparison_json};
 pub use self::what_if::{first_obstacle, obstacle_json, what_if, what_if_json};
 use self::words::{count, printable, printable_json, quantity, wrap};
 

@@ -212,7 +212,7 @@ impl Scheduler {
     }
 
     /// Whether the cycle filters only a sample of the nodes.
-    fn sampling(&self, profile: &Profile) -> Option<Sampling> {
+    pub(crate) fn sampling(&self, profile: &Profile) -> Option<Sampling> {
         let extended = self.extenders.iter().any(|extender| extender.filters);
         let scores = !profile.score.is_empty() || self.extenders.iter().any(|e| e.weight.is_some());
         let takes_first = !extended && !scores;

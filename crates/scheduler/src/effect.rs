@@ -204,6 +204,11 @@ pub enum Effect {
     RecordEvent(PodEvent),
 }
 
+/// The line of an [`Effect::Bind`] without extenders.
+pub(crate) fn bind_line(pod: &PodInfo, node: &str) -> String {
+    format!("Bind {} {} to {node}", pod.key(), pod.uid)
+}
+
 /// One line that identifies the effect: equal lines mean equal effects. Replay compares these
 /// lines.
 impl fmt::Debug for Effect {
@@ -222,7 +227,7 @@ impl fmt::Debug for Effect {
             }
             Self::CancelPreBind(uid) => write!(f, "CancelPreBind {uid}"),
             Self::Bind { pod, node, extenders, .. } => {
-                write!(f, "Bind {} {} to {node}", pod.key(), pod.uid)?;
+                f.write_str(&bind_line(pod, node))?;
                 extenders.iter().try_for_each(|extender| write!(f, " by {}", extender.name))
             }
             Self::ReadPod { pod, uid } => write!(f, "ReadPod {pod} {uid}"),

@@ -10,11 +10,12 @@ use crate::scheduler::Scheduler;
 use supercargo_evaluation::cycle::Cycle;
 use supercargo_evaluation::extender::NoCalls;
 use supercargo_evaluation::extender_calls::Extenders;
+use supercargo_evaluation::sampling::Sampling;
 use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::observer::Observation;
 use supercargo_runtime::phase_timer::PhaseTimer;
 use supercargo_runtime::plugin_calls::PluginCalls;
-use supercargo_runtime::profile::ProfileIndex;
+use supercargo_runtime::profile::{Profile, ProfileIndex};
 
 /// The queue event for a pod whose node no longer fits.
 const NODE_TAKEN: Text = Text::Static("NodeTaken");
@@ -64,17 +65,29 @@ impl Scheduler {
         profile: ProfileIndex,
         part: impl FnOnce(&Cycle<'_>) -> R,
     ) -> R {
+        self.with_profile(now, pod, (profile, self.profiles.get(profile)), None, part)
+    }
+
+    /// The same with any profile, also of another scheduler.
+    pub(crate) fn with_profile<R>(
+        &self,
+        now: Now,
+        pod: &Arc<PodInfo>,
+        (index, profile): (ProfileIndex, &Profile),
+        sampling: Option<Sampling>,
+        part: impl FnOnce(&Cycle<'_>) -> R,
+    ) -> R {
         let cx = self.context(now);
         let mut calls = NoCalls;
-        let timer = PhaseTimer::start(&*self.observer, profile, pod, false);
+        let timer = PhaseTimer::start(&*self.observer, index, pod, false);
         let plugins = PluginCalls::new(timer, &self.current_plugin);
         part(&Cycle {
             cx: &cx,
-            profile: self.profiles.get(profile),
+            profile,
             pod,
             queue: &self.queue,
             extenders: Extenders::of_pod(&[], &cx, pod, &plugins, &mut calls),
-            sampling: None,
+            sampling,
             candidates: None,
             plugins: &plugins,
             evaluated: Cell::default(),

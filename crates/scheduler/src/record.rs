@@ -4,12 +4,15 @@
 //! effects. A replay makes the same calls to a new scheduler with the same configuration and
 //! compares the effects. The hash seed is not part of a record, because no effect depends on it.
 
+mod comparison;
+
 use std::io::{self, BufRead};
 
 use serde::{Deserialize, Serialize};
 use supercargo_framework::Now;
 use thiserror::Error;
 
+pub use self::comparison::{Comparer, Comparison, Decision, Difference, Reason};
 use crate::effect::Effect;
 use crate::input::Input;
 use crate::scheduler::{BuildError, Options, Scheduler};
@@ -178,8 +181,18 @@ pub struct Replayed {
 /// a recorded configuration.
 pub fn replay(
     scheduler: &mut Scheduler,
+    record: impl BufRead,
+    configure: impl Fn(&str) -> Result<Options, String>,
+) -> Result<Replayed, ReplayError> {
+    replay_with(scheduler, record, configure, |_, _| {})
+}
+
+/// The same, and shows `before` the scheduler and each call before it is made.
+pub fn replay_with(
+    scheduler: &mut Scheduler,
     mut record: impl BufRead,
     configure: impl Fn(&str) -> Result<Options, String>,
+    mut before: impl FnMut(&mut Scheduler, &RecordedCall),
 ) -> Result<Replayed, ReplayError> {
     let (mut steps, mut text) = (0, Vec::new());
     loop {
@@ -194,22 +207,35 @@ pub fn replay(
             Err(_) if !text.ends_with(b"\n") => return Ok(Replayed { steps, is_cut: true }),
             Err(error) => return Err(read(error.into())),
         };
-        match step.call {
-            SchedulerCall::Handle(input) => scheduler.handle(step.now, *input),
-            SchedulerCall::ScheduleOne(answers) => {
-                scheduler.schedule_one(step.now, &mut Replaying(answers.into_iter()));
-            }
-            SchedulerCall::Reconfigure(text) => {
-                let reconfigured = configure(&text).and_then(|options| {
-                    scheduler.reconfigure(step.now, options).map_err(|error| error.to_string())
-                });
-                reconfigured.map_err(|problem| ReplayError::Configuration { line, problem })?;
-            }
-        }
-        let replayed: Vec<_> = scheduler.take_effects().iter().map(|effect| format!("{effect:?}")).collect();
-        if replayed != step.effects {
-            return Err(ReplayError::Differs { line, recorded: step.effects, replayed });
-        }
+        before(scheduler, &step);
+        make(scheduler, step, line, &configure)?;
         steps += 1;
+    }
+}
+
+/// Makes a recorded call.
+fn make(
+    scheduler: &mut Scheduler,
+    step: RecordedCall,
+    line: usize,
+    configure: impl Fn(&str) -> Result<Options, String>,
+) -> Result<(), ReplayError> {
+    match step.call {
+        SchedulerCall::Handle(input) => scheduler.handle(step.now, *input),
+        SchedulerCall::ScheduleOne(answers) => {
+            scheduler.schedule_one(step.now, &mut Replaying(answers.into_iter()));
+        }
+        SchedulerCall::Reconfigure(text) => {
+            let reconfigured = configure(&text).and_then(|options| {
+                scheduler.reconfigure(step.now, options).map_err(|error| error.to_string())
+            });
+            reconfigured.map_err(|problem| ReplayError::Configuration { line, problem })?;
+        }
+    }
+    let replayed: Vec<_> = scheduler.take_effects().iter().map(|effect| format!("{effect:?}")).collect();
+    if replayed == step.effects {
+        Ok(())
+    } else {
+        Err(ReplayError::Differs { line, recorded: step.effects, replayed })
     }
 }

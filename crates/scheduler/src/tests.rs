@@ -3,6 +3,7 @@
 mod binding;
 mod claims;
 mod coexistence;
+mod comparison;
 mod composite_groups;
 mod cycle;
 mod diagnosis;

@@ -288,7 +288,7 @@ fn registered(events: &[supercargo_framework::event::EventRegistration]) -> Vec<
 }
 
 /// Asks every filter about every node. Also returns the plugins that the cycle blames.
-fn explain(cycle: &Cycle<'_>) -> Result<(Why, Vec<Text>), WhyError> {
+pub(crate) fn explain(cycle: &Cycle<'_>) -> Result<(Why, Vec<Text>), WhyError> {
     let (mut state, mut diagnosis) = (CycleState::default(), Diagnosis::default());
     let (nodes, mut table) = (cycle.cx.nodes().order(), Table::default());
     match cycle.pre_filter(&mut state, &mut diagnosis)? {

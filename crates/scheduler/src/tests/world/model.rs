@@ -10,7 +10,7 @@ use supercargo_framework::plugin::{Permit, PreFlight};
 use supercargo_framework::{ActionType, EventResource, NodeRecord, Now, Plugin, PodInfo, Text, Uid};
 
 use super::api::{Api, Change};
-use crate::record::{Recorded, RecordedCall, StepLog, replay};
+use crate::record::{Comparer, Recorded, RecordedCall, StepLog, replay_with};
 use crate::tests::fake::Fake;
 use crate::tests::test_bed::{WALL, all_plugins, options};
 use crate::{Effect, Input, NoCalls, Notification, Options, Scheduler, StatusPatch, VictimEviction};
@@ -292,11 +292,16 @@ impl World {
         }
     }
 
-    /// The same calls to another scheduler have the same effects.
+    /// The same calls to another scheduler have the same effects, and another scheduler of the same
+    /// configuration makes the same decisions.
     pub(super) fn check_replay(&self) {
         let log = self.log.0.lock().unwrap();
         let configure = |serves: &str| Ok(reloaded(serves == "true"));
-        replay(&mut scheduler(), &log[..], configure).expect("a record replays");
+        let mut comparer = Comparer::new(reloaded(true)).unwrap();
+        let before = |scheduler: &mut Scheduler, step: &RecordedCall| comparer.before(scheduler, step);
+        replay_with(&mut scheduler(), &log[..], configure, before).expect("a record replays");
+        let comparison = comparer.comparison;
+        assert_eq!(comparison.differing(), 0, "{:?}", comparison.differences);
     }
 }
 

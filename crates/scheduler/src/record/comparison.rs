@@ -1,0 +1,303 @@
+//! What another configuration decides on the states of a record.
+//!
+//! Before each recorded attempt, both configurations decide about its pod on the recorded state.
+//! The state then follows the record, so the comparison is exact for each decision, and a decision
+//! that differs has no consequences.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use supercargo_framework::plugin::Nomination;
+use supercargo_framework::pod::PodKey;
+use supercargo_framework::{CycleState, Feature, Now, PodInfo, Text, Timestamp, Uid};
+
+use super::{RecordedCall, SchedulerCall};
+use crate::attempt::post_filter;
+use crate::effect::bind_line;
+use crate::scheduler::{BuildError, Options, Scheduler};
+use crate::why::{Refusal, Why, explain};
+use supercargo_evaluation::cycle::Cycle;
+use supercargo_evaluation::sampling::Sampling;
+use supercargo_runtime::failure::FailureKind;
+
+/// The most differences that are kept. All are counted.
+const MOST_KEPT: usize = 100_000;
+
+/// What a configuration decides about a pod: Filter, Score and PostFilter, without Reserve and
+/// Permit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The pod goes to this node.
+    Node(Arc<str>),
+    /// No node fits, and preemption makes room on this one.
+    Preempts(Arc<str>),
+    /// No node fits; the message says why (upstream's text).
+    Pending(String),
+}
+
+impl Decision {
+    /// The pod's node.
+    pub fn node(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Node(node) => Some(node),
+            _ => None,
+        }
+    }
+
+    /// Whether the pod ends in the same place. The message may be another one.
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Pending(_), Self::Pending(_)) => true,
+            _ => self == other,
+        }
+    }
+}
+
+/// Why two configurations decide differently.
+#[derive(Clone, Debug)]
+pub enum Reason {
+    /// Only the other configuration refuses this node.
+    RefusedByOther(Arc<str>, Refusal),
+    /// Only the recorded configuration refuses this node.
+    RefusedByRecorded(Arc<str>, Refusal),
+    /// Both nodes fit with both configurations. This plugin's points changed most in favour of the
+    /// other node.
+    Scores {
+        /// The plugin.
+        plugin: Text,
+        /// By how many points it prefers the other node: as recorded, and now.
+        lead: (i64, i64),
+    },
+    /// The other configuration has no profile for the pod's `schedulerName`.
+    NoProfile,
+    /// Another sample of nodes, another victim, or a plugin's failure.
+    Unknown,
+}
+
+/// Attempts of a pod that end in the same two places.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// The number of the first one's step in the record, from 1.
+    pub step: usize,
+    /// Its time.
+    pub time: Timestamp,
+    /// The pod.
+    pub pod: PodKey,
+    /// The recorded configuration's decision.
+    pub recorded: Decision,
+    /// The other configuration's decision.
+    pub other: Decision,
+    /// Why the first one differs.
+    pub reason: Reason,
+    /// The number of attempts.
+    pub attempts: usize,
+}
+
+/// How the decisions of a record differ with another configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    /// The steps of the record.
+    pub steps: usize,
+    /// The attempts that were compared.
+    pub attempts: usize,
+    /// The attempts of pod groups, which are not compared.
+    pub of_groups: usize,
+    /// The attempts for which an extender would be asked. The record has no answers to other
+    /// questions, so they are not compared.
+    pub extended: usize,
+    /// The attempts that find another node.
+    pub moved: usize,
+    /// The attempts that find a node only with the other configuration.
+    pub gained: usize,
+    /// The attempts that find a node only as recorded.
+    pub lost: usize,
+    /// The attempts that find no node in either case, but preempt differently.
+    pub preempts: usize,
+    /// What differs, in the order of the record; of a million differences, the first 100,000.
+    pub differences: Vec<Difference>,
+}
+
+impl Comparison {
+    /// The attempts that end in another place.
+    pub fn differing(&self) -> usize {
+        self.moved + self.gained + self.lost + self.preempts
+    }
+}
+
+/// Compares the decisions of a record with those of another configuration.
+pub struct Comparer {
+    /// Never sees an input: it has the other profiles and settings.
+    other: Scheduler,
+    /// The last difference of each pod.
+    last: FxHashMap<Uid, usize>,
+    /// The result so far.
+    pub comparison: Comparison,
+}
+
+impl Comparer {
+    /// Compares with a scheduler of these options.
+    pub fn new(options: Options) -> Result<Self, BuildError> {
+        let other = Scheduler::new(options)?;
+        Ok(Self { other, last: FxHashMap::default(), comparison: Comparison::default() })
+    }
+
+    /// The kinds that the other configuration reads, and of which a record of `scheduler` has no
+    /// objects.
+    pub fn unrecorded_kinds(&self, scheduler: &Scheduler) -> Vec<Text> {
+        let recorded: BTreeSet<Text> = scheduler.resources().into_iter().collect();
+        self.other.resources().into_iter().filter(|kind| !recorded.contains(kind)).collect()
+    }
+
+    /// To be called with each recorded call before it is made.
+    pub fn before(&mut self, scheduler: &mut Scheduler, step: &RecordedCall) {
+        self.comparison.steps += 1;
+        if matches!(step.call, SchedulerCall::ScheduleOne(_))
+            && let Some(pod) = attempted(scheduler)
+        {
+            self.compare(scheduler, step, &pod);
+        }
+    }
+
+    fn compare(&mut self, scheduler: &mut Scheduler, step: &RecordedCall, pod: &Arc<PodInfo>) {
+        if pod.spec.group().is_some() && scheduler.features.enabled(Feature::GenericWorkload) {
+            self.comparison.of_groups += 1;
+            return;
+        }
+        let mut extenders = scheduler.extenders.iter().chain(&self.other.extenders);
+        if extenders.any(|extender| extender.is_interested(pod)) {
+            self.comparison.extended += 1;
+            return;
+        }
+        self.comparison.attempts += 1;
+        scheduler.cache.refreshed();
+        let other = Voter { state: scheduler, settings: &self.other, now: step.now };
+        let decision = other.decision(pod);
+        // Most decisions are the same, and the record has them.
+        if decision.node().is_some_and(|node| step.effects.contains(&bind_line(pod, node))) {
+            return;
+        }
+        let own = Voter { settings: scheduler, ..other };
+        let recorded = own.decision(pod);
+        if !decision.is_like(&recorded) {
+            let reason = reason(pod, (&own, &recorded), (&other, &decision));
+            self.note(step.now, pod, (recorded, decision), reason);
+        }
+    }
+
+    fn note(&mut self, now: Now, pod: &PodInfo, (recorded, other): (Decision, Decision), reason: Reason) {
+        let Self { last, comparison, .. } = self;
+        *match (recorded.node(), other.node()) {
+            (Some(_), Some(_)) => &mut comparison.moved,
+            (Some(_), None) => &mut comparison.lost,
+            (None, Some(_)) => &mut comparison.gained,
+            (None, None) => &mut comparison.preempts,
+        } += 1;
+        let (differences, step) = (&mut comparison.differences, comparison.steps);
+        let known = last.get(&pod.uid).and_then(|place| differences.get_mut(*place));
+        if let Some(known) = known.filter(|it| it.recorded.is_like(&recorded) && it.other.is_like(&other)) {
+            known.attempts += 1;
+        } else if differences.len() < MOST_KEPT {
+            last.insert(pod.uid.clone(), differences.len());
+            let (time, pod) = (now.wall, pod.key());
+            differences.push(Difference { step, time, pod, recorded, other, reason, attempts: 1 });
+        }
+    }
+}
+
+/// The pod that the next call of `schedule_one` tries.
+fn attempted(scheduler: &Scheduler) -> Option<Arc<PodInfo>> {
+    let pod = scheduler.next_pod().filter(|_| scheduler.has_work())?;
+    let is_skipped = pod.terminating || scheduler.cache.node_of(&pod.uid).is_some();
+    (!is_skipped).then(|| Arc::clone(pod))
+}
+
+/// Decides with the settings of one scheduler on the state of another, or of the same one.
+#[derive(Clone, Copy)]
+struct Voter<'a> {
+    state: &'a Scheduler,
+    settings: &'a Scheduler,
+    now: Now,
+}
+
+impl Voter<'_> {
+    /// Runs a part of a cycle; `None` without a profile for the pod.
+    fn with_cycle<R>(&self, pod: &Arc<PodInfo>, part: impl FnOnce(&Cycle<'_>) -> R) -> Option<R> {
+        let index = self.settings.profile_of(pod)?;
+        let profile = self.settings.profiles.get(index);
+        // A sample begins where the recorded one did.
+        let sampling = self.settings.sampling(profile);
+        let sampling = sampling.map(|it| Sampling { start: self.state.next_start_node, ..it });
+        Some(self.state.with_profile(self.now, pod, (index, profile), sampling, part))
+    }
+
+    fn decision(&self, pod: &Arc<PodInfo>) -> Decision {
+        let none = || Decision::Pending(format!("no profile serves {}", pod.spec.scheduler_name));
+        self.with_cycle(pod, decide).unwrap_or_else(none)
+    }
+
+    fn why(&self, pod: &Arc<PodInfo>) -> Option<Why> {
+        Some(self.with_cycle(pod, explain)?.ok()?.0)
+    }
+}
+
+fn decide(cycle: &Cycle<'_>) -> Decision {
+    let mut state = CycleState::default();
+    match cycle.run(&mut state).0 {
+        Ok(index) => Decision::Node(Arc::clone(cycle.cx.node(index).name())),
+        Err(FailureKind::Fit(mut error)) => match post_filter(cycle, &state, &mut error) {
+            Nomination::Override(Some(node)) => Decision::Preempts(node),
+            _ => Decision::Pending(error.to_string()),
+        },
+        Err(kind) => Decision::Pending(kind.to_string()),
+    }
+}
+
+/// Why the second configuration decides differently.
+fn reason(
+    pod: &Arc<PodInfo>,
+    (own, recorded): (&Voter<'_>, &Decision),
+    (other, decision): (&Voter<'_>, &Decision),
+) -> Reason {
+    if other.settings.profile_of(pod).is_none() {
+        return Reason::NoProfile;
+    }
+    let (Some(before), Some(after)) = (own.why(pod), other.why(pod)) else { return Reason::Unknown };
+    if let Some((node, refusal)) = recorded.node().and_then(|node| refusal(&after, node)) {
+        return Reason::RefusedByOther(node, refusal);
+    }
+    if let Some((node, refusal)) = decision.node().and_then(|node| refusal(&before, node)) {
+        return Reason::RefusedByRecorded(node, refusal);
+    }
+    match (recorded, decision) {
+        (Decision::Node(from), Decision::Node(to)) => scores((&before, &after), from, to),
+        _ => Reason::Unknown,
+    }
+}
+
+/// The first reason for which the node is refused.
+fn refusal(why: &Why, node: &Arc<str>) -> Option<(Arc<str>, Refusal)> {
+    let refusal = why.refusals.iter().find(|refusal| refusal.nodes.contains(node))?;
+    Some((Arc::clone(node), refusal.clone()))
+}
+
+/// The plugin whose points change most in favour of `to`.
+fn scores((before, after): (&Why, &Why), from: &Arc<str>, to: &Arc<str>) -> Reason {
+    let (before, after) = (leads(before, from, to), leads(after, from, to));
+    let (Some(before), Some(after)) = (before, after) else { return Reason::Unknown };
+    let plugins: BTreeSet<&Text> = before.keys().chain(after.keys()).collect();
+    let lead = |leads: &FxHashMap<Text, i64>, plugin| leads.get(plugin).copied().unwrap_or_default();
+    let changes = plugins.into_iter().map(|plugin| (plugin, (lead(&before, plugin), lead(&after, plugin))));
+    match changes.max_by_key(|(_, (before, after))| after - before) {
+        Some((plugin, lead)) if lead.1 > lead.0 => Reason::Scores { plugin: plugin.clone(), lead },
+        _ => Reason::Unknown,
+    }
+}
+
+/// By how many points each plugin prefers `to` over `from`; `None` unless both fit.
+fn leads(why: &Why, from: &Arc<str>, to: &Arc<str>) -> Option<FxHashMap<Text, i64>> {
+    let place = |name| why.feasible.iter().position(|(node, _)| node == name);
+    let (from, to) = (place(from)?, place(to)?);
+    let lead = |scores: &[(i64, i64)]| scores[to].1 - scores[from].1;
+    Some(why.scores.iter().map(|it| (it.plugin.clone(), lead(&it.scores) * it.weight)).collect())
+}

@@ -1,0 +1,176 @@
+//! `supercargo replay`: replays a recorded run.
+
+use std::fs::File;
+use std::io::{self, BufReader, IsTerminal as _, Write as _, stderr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use supercargo_config::flags::FeatureOptions;
+use supercargo_config::{Catalog, Config};
+use supercargo_report as report;
+use supercargo_scheduler::record::{Comparer, RecordedCall, Replayed, replay_with};
+use supercargo_scheduler::{Options, Scheduler};
+use tokio::time::Instant;
+
+use super::output::{error_line, print, print_error};
+use crate::insight::{Format, NO_ANSWER};
+use crate::options::scheduler_options;
+
+#[derive(Debug, Args)]
+pub(super) struct Replay {
+    /// Files written by `run --record`: all segments of one run, in order
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Configuration with which the recorded run started
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Compare with what this configuration decides on each recorded state. Exit codes: 0 if no
+    /// decision differs, 1 if one does, 3 if the record cannot be replayed
+    #[arg(long, value_name = "FILE")]
+    with: Option<PathBuf>,
+    /// Output format of --with
+    #[arg(long, short, value_enum, default_value = "table", requires = "with")]
+    output: Format,
+    /// Value of this flag in the recorded run
+    #[arg(
+        long, value_name = "DURATION", default_value = "5m", value_parser = supercargo_config::flags::length
+    )]
+    pod_max_in_unschedulable_pods_duration: Duration,
+    #[command(flatten)]
+    features: FeatureOptions,
+}
+
+impl Replay {
+    pub(super) fn run(&self, catalog: &Catalog) -> Result<ExitCode> {
+        let catalog = self.features.applied_to(catalog)?;
+        let Some(with) = &self.with else {
+            let steps = self.replay(&catalog, |_, _| {})?;
+            print(format!("{steps} steps, every decision the same\n").as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        match self.compare(&catalog, with) {
+            Ok((text, is_same)) => {
+                print(text.as_bytes())?;
+                Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            }
+            Err(error) => {
+                print_error(&error_line(&format!("{error:#}")));
+                Ok(ExitCode::from(NO_ANSWER))
+            }
+        }
+    }
+
+    /// How decisions differ with this configuration, and whether none does.
+    fn compare(&self, catalog: &Catalog, with: &Path) -> Result<(String, bool)> {
+        let other = self.options(Config::load_or_default(Some(with), catalog)?);
+        let mut comparer = Comparer::new(other).with_context(|| with.display().to_string())?;
+        let mut unrecorded = None;
+        let mut counter = Counter::new();
+        self.replay(catalog, |scheduler, call| {
+            unrecorded.get_or_insert_with(|| comparer.unrecorded_kinds(scheduler));
+            comparer.before(scheduler, call);
+            counter.show(comparer.comparison.steps);
+        })?;
+        drop(counter);
+        let unrecorded: Vec<_> = unrecorded.iter().flatten().map(ToString::to_string).collect();
+        let comparison = comparer.comparison;
+        let text = match self.output {
+            Format::Table => report::comparison(&comparison, &unrecorded),
+            Format::Json => report::comparison_json(&comparison, &unrecorded),
+        };
+        Ok((text, comparison.differing() == 0))
+    }
+
+    fn options(&self, mut config: Config) -> Options {
+        config.pod_max_in_unschedulable_pods_duration = self.pod_max_in_unschedulable_pods_duration;
+        scheduler_options(&config)
+    }
+
+    /// Replays the record, and shows `before` each call. Returns the number of steps.
+    fn replay(
+        &self,
+        catalog: &Catalog,
+        mut before: impl FnMut(&mut Scheduler, &RecordedCall),
+    ) -> Result<usize> {
+        let configure = |text: &str| {
+            let config = Config::parse("configuration", text, catalog);
+            config.map(|config| self.options(config)).map_err(|errors| errors.to_string())
+        };
+        let config = Config::load_or_default(self.config.as_deref(), catalog)?;
+        let mut scheduler = Scheduler::new(self.options(config))?;
+        let (mut steps, mut incomplete): (_, Option<String>) = (0, None);
+        for file in &self.files {
+            let name = file.display().to_string();
+            if let Some(problem) = incomplete {
+                bail!("{problem}, but {name} follows");
+            }
+            let record = open(file).with_context(|| format!("cannot read {name}"))?;
+            let replayed = replay_with(&mut scheduler, BufReader::new(record), configure, &mut before);
+            let replayed = replayed.with_context(|| name.clone())?;
+            incomplete = problem(&replayed).map(|problem| format!("{name}: {problem}"));
+            steps += replayed.steps;
+        }
+        if steps == 0 {
+            bail!("{}: the record is empty", self.files[0].display());
+        }
+        // A crash ends a record at any byte.
+        if let Some(problem) = incomplete {
+            print_error(&format!("warning: {problem}; the replay ends there"));
+        }
+        Ok(steps)
+    }
+}
+
+/// Why a segment of a record is not complete.
+fn problem(replayed: &Replayed) -> Option<&'static str> {
+    if replayed.is_cut {
+        Some("the last line is cut off")
+    } else {
+        (replayed.steps == 0).then_some("the file is empty")
+    }
+}
+
+/// Opens a record. A folder can be opened, too, but not read.
+fn open(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
+}
+
+/// Counts steps on standard error, if that is a terminal.
+struct Counter {
+    /// The time of the last line; `None` without a terminal.
+    last: Option<Instant>,
+    is_shown: bool,
+}
+
+impl Counter {
+    /// The time between two lines, and before the first.
+    const INTERVAL: Duration = Duration::from_millis(200);
+
+    fn new() -> Self {
+        Self { last: stderr().is_terminal().then(Instant::now), is_shown: false }
+    }
+
+    fn show(&mut self, steps: usize) {
+        if let Some(last) = &mut self.last
+            && last.elapsed() >= Self::INTERVAL
+        {
+            *last = Instant::now();
+            self.is_shown = true;
+            // Nobody may read it.
+            let _ = write!(stderr(), "\r{steps} steps ");
+        }
+    }
+}
+
+/// Clears the line.
+impl Drop for Counter {
+    fn drop(&mut self) {
+        if self.is_shown {
+            let _ = write!(stderr(), "\r{:40}\r", "");
+        }
+    }
+}
