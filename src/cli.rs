@@ -21,7 +21,7 @@ use crate::check::check;
 #[cfg(feature = "demo")]
 use crate::demo::{DemoOptions, demo};
 use crate::insight::{
-    Ask, Empty, FitsQuestion, Pending, Resilience, Watched, WhatIfQuestion, WhyQuestion,
+    Ask, Empty, FitsQuestion, Pending, Resilience, TimelineQuestion, Watched, WhatIfQuestion, WhyQuestion,
     is_completion_for_kubectl, is_plugin_of_kubectl,
 };
 use crate::page::ui::Ui;
@@ -103,6 +103,8 @@ enum Command {
     Resilience(Ask<Resilience>),
     /// List nodes that can be drained one after another so that every pod gets another node
     Empty(Ask<Empty>),
+    /// Show what happened to a pod: attempts, waits, preemption, binding
+    Timeline(Ask<TimelineQuestion>),
     /// Show the page of a running supercargo in a browser
     Ui(Ui),
     /// Print or validate a configuration
@@ -180,6 +182,7 @@ pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> 
         | Command::Fits(_)
         | Command::Pending(_)
         | Command::Resilience(_)
+        | Command::Timeline(_)
         | Command::Ui(_)
         | Command::WhatIf(_)
         | Command::Why(_) => "warn,kube_client::client::tls=error",
@@ -206,6 +209,7 @@ pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> 
         Command::WhatIf(ask) => return on_runtime(ask.print(catalog)),
         Command::Resilience(ask) => return on_runtime(ask.print(catalog)),
         Command::Empty(ask) => return on_runtime(ask.print(catalog)),
+        Command::Timeline(ask) => return on_runtime(ask.print(catalog)),
         Command::Ui(ui) => on_runtime(ui.serve())?,
         Command::Config(command) => return config::execute(&command, catalog),
         #[cfg(feature = "demo")]

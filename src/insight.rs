@@ -1,5 +1,5 @@
 //! Answers about a cluster, from the scheduler's own plugins: `supercargo why`, `fits`, `pending`,
-//! `what-if`, `resilience` and `empty`.
+//! `what-if`, `resilience`, `empty` and `timeline`.
 //!
 //! A command reads the cluster once and decides in its process, so it works beside any scheduler.
 //! With `--leader` or `--server` it asks a running supercargo, whose [endpoint](endpoint) answers
@@ -17,6 +17,7 @@ mod progress;
 mod question;
 mod remote;
 mod resilience;
+mod timeline;
 mod watch;
 mod what_if;
 mod why;
@@ -27,8 +28,9 @@ pub(crate) use self::endpoint::GOOD;
 pub(crate) use self::fits::FitsQuestion;
 pub(crate) use self::leader::{is_completion_for_kubectl, is_plugin_of_kubectl};
 pub(crate) use self::pending::Pending;
-pub(crate) use self::question::{Format, NO_ANSWER};
+pub(crate) use self::question::{Format, NO_ANSWER, key};
 pub(crate) use self::remote::{Target, Way, refusal};
 pub(crate) use self::resilience::Resilience;
+pub(crate) use self::timeline::TimelineQuestion;
 pub(crate) use self::what_if::WhatIfQuestion;
 pub(crate) use self::why::WhyQuestion;

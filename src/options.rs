@@ -24,6 +24,7 @@ pub fn scheduler_options(config: &Config) -> Options {
             groups: config.features.enabled(Feature::GenericWorkload),
         },
         table_memory: config.table_memory.unwrap_or_else(default_table_memory),
+        timeline_memory: config.timeline_memory,
         features: config.features.clone(),
         ..Options::default()
     }

@@ -27,6 +27,7 @@ mod scheduling;
 mod shutdown;
 mod soak;
 mod suite;
+mod timeline;
 mod what_if;
 mod why;
 mod wire;

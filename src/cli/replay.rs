@@ -6,18 +6,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use supercargo_config::flags::FeatureOptions;
 use supercargo_config::{Catalog, Config};
 use supercargo_report as report;
-use supercargo_scheduler::record::{Comparer, RecordedCall, Replayed, replay_with};
+use supercargo_scheduler::record::{Comparer, RecordedCall, Replayed, Waking, replay_with};
 use supercargo_scheduler::{Options, Scheduler};
 use tokio::time::Instant;
 
 use super::output::{error_line, print, print_error};
-use crate::insight::{Format, NO_ANSWER};
+use crate::insight::{Format, NO_ANSWER, key};
 use crate::options::scheduler_options;
+
+/// The memory limit of the log of a replay, for all pods of the record.
+const TIMELINE_MEMORY: usize = 1 << 30;
 
 #[derive(Debug, Args)]
 pub(super) struct Replay {
@@ -31,8 +34,12 @@ pub(super) struct Replay {
     /// decision differs, 1 if one does, 3 if the record cannot be replayed
     #[arg(long, value_name = "FILE")]
     with: Option<PathBuf>,
-    /// Output format of --with
-    #[arg(long, short, value_enum, default_value = "table", requires = "with")]
+    /// Show what happened to this pod in the recorded run. Exit codes: 0, or 3 if the record has
+    /// nothing about it or cannot be replayed
+    #[arg(long, value_name = "NAMESPACE/POD", conflicts_with = "with")]
+    timeline: Option<String>,
+    /// Output format of --with and --timeline
+    #[arg(long, short, value_enum, default_value = "table")]
     output: Format,
     /// Value of this flag in the recorded run
     #[arg(
@@ -46,12 +53,16 @@ pub(super) struct Replay {
 impl Replay {
     pub(super) fn run(&self, catalog: &Catalog) -> Result<ExitCode> {
         let catalog = self.features.applied_to(catalog)?;
-        let Some(with) = &self.with else {
-            let steps = self.replay(&catalog, |_, _| {})?;
-            print(format!("{steps} steps, every decision the same\n").as_bytes())?;
-            return Ok(ExitCode::SUCCESS);
+        let answer = match (&self.with, &self.timeline) {
+            (Some(with), _) => self.compare(&catalog, with),
+            (None, Some(pod)) => self.history(&catalog, pod).map(|text| (text, true)),
+            (None, None) => {
+                let (_, steps) = self.replay(&catalog, |_, _| {})?;
+                print(format!("{steps} steps, every decision the same\n").as_bytes())?;
+                return Ok(ExitCode::SUCCESS);
+            }
         };
-        match self.compare(&catalog, with) {
+        match answer {
             Ok((text, is_same)) => {
                 print(text.as_bytes())?;
                 Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -84,17 +95,42 @@ impl Replay {
         Ok((text, comparison.differing() == 0))
     }
 
+    /// What happened to a pod.
+    fn history(&self, catalog: &Catalog, pod: &str) -> Result<String> {
+        let pod = key(pod, None, "default")?;
+        let mut waking = Waking::of(pod.clone());
+        let mut counter = Counter::new();
+        let mut steps = 0;
+        let (mut scheduler, _) = self.replay(catalog, |scheduler, call| {
+            waking.before(scheduler, Some(call));
+            steps += 1;
+            counter.show(steps);
+        })?;
+        drop(counter);
+        waking.before(&mut scheduler, None);
+        let history = scheduler.history(&pod).unwrap_or_default();
+        ensure!(!history.entries.is_empty(), "the record has nothing about pod {pod}");
+        Ok(match self.output {
+            Format::Table => report::timeline(&pod, &history),
+            Format::Json => report::timeline_json(&pod, &history),
+        })
+    }
+
     fn options(&self, mut config: Config) -> Options {
+        if self.timeline.is_some() {
+            config.timeline_memory = TIMELINE_MEMORY;
+        }
         config.pod_max_in_unschedulable_pods_duration = self.pod_max_in_unschedulable_pods_duration;
         scheduler_options(&config)
     }
 
-    /// Replays the record, and shows `before` each call. Returns the number of steps.
+    /// Replays the record, and shows `before` each call. Returns the scheduler and the
+    /// number of steps.
     fn replay(
         &self,
         catalog: &Catalog,
         mut before: impl FnMut(&mut Scheduler, &RecordedCall),
-    ) -> Result<usize> {
+    ) -> Result<(Scheduler, usize)> {
         let configure = |text: &str| {
             let config = Config::parse("configuration", text, catalog);
             config.map(|config| self.options(config)).map_err(|errors| errors.to_string())
@@ -120,7 +156,7 @@ impl Replay {
         if let Some(problem) = incomplete {
             print_error(&format!("warning: {problem}; the replay ends there"));
         }
-        Ok(steps)
+        Ok((scheduler, steps))
     }
 }
 

@@ -124,6 +124,10 @@ impl<Q: Question> Ask<Q> {
         let Self { mut question, view, source } = self;
         question.read_files()?;
         let limit = source.timeout.unwrap_or(Q::TIMEOUT);
+        ensure!(
+            source.remote.is_asked() || !Q::NEEDS_RUNNING,
+            "only a running supercargo knows; ask it with --leader or --server"
+        );
         let from = if source.remote.is_asked() {
             From::Running { remote: Box::new(source.remote), way: None }
         } else {

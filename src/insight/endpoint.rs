@@ -28,6 +28,7 @@ use super::pending::Pending;
 use super::progress::Deadline;
 use super::question::{Answer, Format, Question, State, View};
 use super::resilience::Resilience;
+use super::timeline::TimelineQuestion;
 use super::what_if::WhatIfQuestion;
 use super::why::WhyQuestion;
 use crate::options::scheduler_options;
@@ -63,13 +64,14 @@ struct ParsedQuestion {
     answer: Box<dyn FnOnce(State) -> Result<Answer> + Send>,
 }
 
-const QUESTIONS: [(&str, Parse); 6] = [
+const QUESTIONS: [(&str, Parse); 7] = [
     entry::<WhyQuestion>(),
     entry::<FitsQuestion>(),
     entry::<Pending>(),
     entry::<WhatIfQuestion>(),
     entry::<Resilience>(),
     entry::<Empty>(),
+    entry::<TimelineQuestion>(),
 ];
 
 /// The names of the questions.

@@ -30,6 +30,8 @@ pub(crate) trait Question: Args + Serialize + Send + Sync + 'static {
     const NAME: &'static str;
     /// How long an answer may take.
     const TIMEOUT: Duration = SHORT;
+    /// Whether only a running supercargo can answer.
+    const NEEDS_RUNNING: bool = false;
 
     /// Reads the files that the arguments of a command name.
     fn read_files(&mut self) -> Result<()> {
@@ -161,7 +163,7 @@ pub(super) fn at_most_100_000(text: &str) -> Result<usize, String> {
 }
 
 /// The key of the pod that someone names.
-fn key(pod: &str, namespace: Option<&str>, usual: &str) -> Result<PodKey> {
+pub(crate) fn key(pod: &str, namespace: Option<&str>, usual: &str) -> Result<PodKey> {
     let (before, name) = pod.split_once('/').unwrap_or(("pod", pod));
     let is_kind = ["pod", "pods", "po"].contains(&before);
     let namespace = match namespace {

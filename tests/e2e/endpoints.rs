@@ -36,6 +36,7 @@ const GUARDED: &[&str] = &[
     "/insight/resilience",
     "/insight/search",
     "/insight/stream",
+    "/insight/timeline",
     "/insight/what-if",
     "/insight/why",
     "/debug/queue",
@@ -174,7 +175,7 @@ fn scheduler_serves_every_endpoint_and_logs_no_secrets() {
             // It lasts: `page::doors` reads one.
             "/insight/stream" => continue,
             // These need arguments.
-            "/insight/why" | "/insight/fits" | "/insight/what-if" => 400,
+            "/insight/why" | "/insight/fits" | "/insight/what-if" | "/insight/timeline" => 400,
             // There is no node.
             "/insight/resilience" => 422,
             _ => 200,

@@ -52,6 +52,7 @@ pub(super) fn complete(mut file: File<'_>, catalog: &Catalog, report: &mut Repor
         enable_contention_profiling: file.enable_contention_profiling.unwrap_or(enable_profiling),
         pod_max_in_unschedulable_pods_duration: DEFAULT_MAX_IN_UNSCHEDULABLE,
         table_memory: None,
+        timeline_memory: 0,
     }
 }
 

@@ -56,6 +56,9 @@ pub struct Config {
     /// Memory limit of evaluation tables, in bytes; `None` derives it from the container's. Set by
     /// a flag only.
     pub table_memory: Option<usize>,
+    /// Memory limit of the log of what happened to pods, in bytes; 0 switches it off. Set by a flag
+    /// only.
+    pub timeline_memory: usize,
 }
 
 /// A scheduler extender, called over HTTP.

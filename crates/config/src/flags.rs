@@ -96,6 +96,7 @@ impl Flags {
             Config::load_with(file, catalog, &mut |election| of_flags = self.leader_election.over(election))?;
         of_flags?;
         config.table_memory = self.misc.table_memory;
+        config.timeline_memory = self.misc.timeline_memory;
         let ignored = self.deprecated.over(&mut config, file.is_some());
         for flag in &self.without_effect.given {
             tracing::warn!("--{flag} is ignored: supercargo does not implement it");

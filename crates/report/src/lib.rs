@@ -2,6 +2,7 @@
 //! programs. This crate asks nothing and prints nothing.
 
 mod comparison;
+mod timeline;
 mod what_if;
 pub mod words;
 
@@ -16,6 +17,7 @@ use supercargo_framework::{ClusterEvent, EventResource, PodInfo};
 use supercargo_scheduler::{Detail, Fits, Fix, PluginScores, PodFix, Refusal, Shortage, Why};
 
 pub use self::comparison::{comparison, comparison_json};
+pub use self::timeline::{timeline, timeline_json};
 pub use self::what_if::{first_obstacle, obstacle_json, what_if, what_if_json};
 use self::words::{count, printable, printable_json, quantity, wrap};
 

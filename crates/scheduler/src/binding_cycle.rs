@@ -11,6 +11,7 @@ use crate::bindings::{Binding, Stage};
 use crate::drain::DRAINED;
 use crate::effect::{Effect, EventType, PreBindWork};
 use crate::scheduler::Scheduler;
+use crate::timeline::Happening;
 use supercargo_evaluation::cache::on_node;
 use supercargo_evaluation::extender::ExtenderSpec;
 use supercargo_queue::PreCheck;
@@ -38,11 +39,22 @@ impl Scheduler {
             self.patch_nomination(binding.pod(), Nomination::Override(node));
         }
         let uid = binding.queued.uid().clone();
+        self.note_chosen(now, &binding);
         self.bindings.insert(binding);
         if !is_held {
             self.proceed(now, &uid);
         }
         self.execute(now, commands);
+    }
+
+    fn note_chosen(&mut self, now: Now, binding: &Binding) {
+        let Binding { queued, node, stage, .. } = binding;
+        self.note(now, &queued.pod, || Happening::Chosen(Arc::clone(node), queued.into()));
+        if let Stage::WaitingOnPermit(wait) = stage
+            && let Some((plugin, ..)) = wait.pending.first()
+        {
+            self.note(now, &queued.pod, || Happening::Waits(plugin.clone()));
+        }
     }
 
     /// Runs PreBindPreFlight. Adjacent plugins that allow it form a group that runs in parallel.
@@ -79,6 +91,9 @@ impl Scheduler {
     /// The last Permit plugin allows a waiting pod.
     pub(crate) fn permitted(&mut self, now: Now, uid: &Uid) {
         self.observe_wait(now, uid, Code::Success);
+        if let Some(pod) = self.bindings.get(uid).map(|binding| Arc::clone(binding.pod())) {
+            self.note(now, &pod, || Happening::Permitted);
+        }
         self.proceed(now, uid);
     }
 
@@ -192,6 +207,7 @@ impl Scheduler {
     /// Undoes a binding and requeues the pod for an immediate attempt, without an event or a
     /// condition.
     pub(crate) fn put_back(&mut self, now: Now, mut binding: Binding, cause: &Text) {
+        self.note(now, binding.pod(), || Happening::GaveUp(cause.clone()));
         let freed = self.give_up_node(now, &mut binding);
         self.move_all_for_freed(now, &freed, PreCheck::Others);
         let Some(pod) = self.known(&freed).cloned() else { return self.queue.done(&freed.uid) };
@@ -288,6 +304,7 @@ impl Scheduler {
         let note = format!("Successfully assigned {} to {node}", queued.pod.key());
         self.record_event(&queued.pod, EventType::Normal, "Scheduled", "Binding", note);
         self.observe_attempt(&queued, AttemptResult::Scheduled, Some(&node), "", now);
+        self.note(now, &queued.pod, || Happening::Bound(Arc::clone(&node)));
         self.cache.refreshed();
         let cx = self.context(now);
         let plugins = self.plugin_calls(&queued);

@@ -26,6 +26,7 @@ impl Scheduler {
             (AttemptResult::Error, "SchedulerError")
         };
         self.observe_attempt(&queued, result, None, &message, now);
+        self.note_failure(now, &queued, &message);
         let gone = matches!(kind, FailureKind::Gone);
         queued.blame(kind);
         // A pod that is gone, replaced or bound is not requeued, and nothing is reported.

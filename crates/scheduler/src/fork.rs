@@ -8,6 +8,7 @@ use supercargo_framework::{Now, PodInfo};
 
 use crate::fits::Fits;
 use crate::scheduler::{BuildError, Options, Scheduler};
+use crate::timeline::History;
 use crate::what_if::{Verb, WhatIf, WhatIfError};
 use crate::why::{Why, WhyError};
 use supercargo_evaluation::cache::Cache;
@@ -46,6 +47,7 @@ impl Scheduler {
             hash_seed: self.hash_seed.clone(),
             next_start_node: self.next_start_node,
             preemptions: self.preemptions.fork(),
+            timeline: self.timeline.clone(),
             ..new
         };
         Ok(Fork::new(scheduler, now))
@@ -86,6 +88,11 @@ impl Fork {
         pods.retain(|pod| cache.node_of(&pod.uid).is_none());
         pods.sort_by_key(|pod| pod.key());
         pods
+    }
+
+    /// What happened to the pods of this name, if the scheduler notes that.
+    pub fn history(&self, pod: &PodKey) -> Option<History> {
+        self.scheduler.history(pod)
     }
 
     /// Every queued pod and its place, in any order.

@@ -12,6 +12,7 @@ use supercargo_framework::{
 use crate::effect::{Effect, EventType, PodEvent};
 use crate::input::{Input, Notification};
 use crate::scheduler::Scheduler;
+use crate::timeline::Happening;
 use supercargo_evaluation::cache::on_node;
 use supercargo_framework::cluster_events;
 use supercargo_queue::PreCheck;
@@ -100,6 +101,7 @@ impl Scheduler {
     fn delete_assigned(&mut self, now: Now, pod: &Arc<PodInfo>) {
         // The pod may be deleted so soon after it was bound that its removal from the queue was not
         // reported.
+        self.note(now, pod, || Happening::Deleted);
         self.remove_unassigned(now, pod);
         self.cache.remove_pod(&pod.uid);
         self.settle_member(pod);
@@ -146,7 +148,11 @@ impl Scheduler {
         self.pending.insert(pod.key(), Arc::clone(&pod));
         self.settle_member(&pod);
         match self.bindings.get(&pod.uid) {
-            None => self.with_queue(now, |queue, cx| queue.add(cx, pod, profile)),
+            None => {
+                self.note(now, &pod, || Happening::Added);
+                self.with_queue(now, |queue, cx| queue.add(cx, Arc::clone(&pod), profile));
+                self.note_gate(now, &pod, None);
+            }
             // The pod was reported as deleted while it was being bound, and is back.
             Some(binding) => {
                 if let Err(error) = self.cache.assume(Arc::clone(&pod), Arc::clone(&binding.node)) {
@@ -184,7 +190,9 @@ impl Scheduler {
             return;
         }
         if let Some(profile) = profile {
+            let gate = self.gate(old);
             self.with_queue(now, |queue, cx| queue.update(cx, old, &new, profile));
+            self.note_gate(now, &new, gate.as_ref());
         }
         let (before, after) = (&old.status.nominated_node_name, &new.status.nominated_node_name);
         if before.is_some() && before != after {
@@ -196,7 +204,10 @@ impl Scheduler {
         self.remove_unassigned(now, pod);
         if self.cache.is_confirmed(&pod.uid) {
             // It left the queue because it was bound.
-        } else if self.cache.is_assumed(&pod.uid) {
+            return;
+        }
+        self.note(now, pod, || Happening::Deleted);
+        if self.cache.is_assumed(&pod.uid) {
             self.assumed_pod_deleted(now, pod);
         } else if pod.status.nominated_node_name.is_some() {
             self.move_all_for_freed(now, pod, PreCheck::MaxPriority(pod.priority));

@@ -73,6 +73,7 @@ mod stall;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod uncertain_binding;
 mod unconfirmed_patches;
 mod views;
@@ -100,6 +101,7 @@ pub use supercargo_runtime::observer::{
     Timespan, Unobserved,
 };
 pub use supercargo_runtime::profile::{NamedBinder, PluginLists, ProfileError, ProfileSpec};
+pub use timeline::{Attempt, Entry, Happening, History};
 pub use views::{BindingView, KnownObjects, NodeView, PodOnNode, QueueView};
 pub use what_if::{End, PodOutcome, Verb, WhatIf, WhatIfError};
 pub use why::{Detail, Fix, PodFix, Refusal, Shortage, Why, WhyError};

@@ -16,6 +16,7 @@ use crate::effect::{Effect, EventType, GroupReference, PodEvent, VictimEviction}
 use crate::input::Eviction;
 use crate::preemptions::{HeldAttempt, Order, Preemption, StrandedPreemptor};
 use crate::scheduler::Scheduler;
+use crate::timeline::Happening;
 use supercargo_queue::{Place, QueuedPod};
 use supercargo_runtime::failure::{Failure, FailureKind};
 use supercargo_runtime::observer::Observation;
@@ -31,6 +32,8 @@ impl Scheduler {
         if order.asynchronous && order.victims.is_empty() {
             return;
         }
+        let (node, victims) = (&order.node, order.victims.len());
+        self.note(now, &order.preemptor.pod, || Happening::Preempts(Arc::clone(node), victims));
         let mut victims = order.victims.clone();
         let last = if order.asynchronous { victims.pop() } else { None };
         let is_asynchronous = order.asynchronous;
@@ -90,13 +93,13 @@ impl Scheduler {
         let plugin = order.plugin.clone();
         match self.bindings.get(&victim.uid).map(|binding| &binding.stage) {
             Some(Stage::WaitingOnPermit(_)) => {
-                self.note_preempted(number, victim, " (in kube-scheduler memory).");
+                self.note_preempted(now, number, victim, " (in kube-scheduler memory).");
                 self.permit_rejected(now, &victim.uid, Status::error("preempted").by(plugin));
                 true
             }
             Some(Stage::PreBinding { .. }) => {
                 let message = format!("preempted by {plugin}");
-                self.note_preempted(number, victim, " (in kube-scheduler memory).");
+                self.note_preempted(now, number, victim, " (in kube-scheduler memory).");
                 self.cancel_binding(&victim.uid, Status::error(message));
                 true
             }
@@ -112,7 +115,7 @@ impl Scheduler {
         let mut result = Ok(());
         for (victim, outcome) in std::mem::take(&mut preemption.asked).iter().zip(outcomes) {
             match outcome {
-                Eviction::Deleted => self.note_preempted(number, victim, ""),
+                Eviction::Deleted => self.note_preempted(now, number, victim, ""),
                 Eviction::Gone => {}
                 Eviction::Failed(message) => {
                     self.anomaly(&format!("cannot preempt pod {}: {message}", victim.key()));
@@ -218,7 +221,7 @@ impl Scheduler {
         }
     }
 
-    fn note_preempted(&mut self, number: u64, victim: &PodInfo, suffix: &str) {
+    fn note_preempted(&mut self, now: Now, number: u64, victim: &PodInfo, suffix: &str) {
         let Some(Preemption { order, .. }) = self.preemptions.get(number) else {
             return;
         };
@@ -237,7 +240,9 @@ impl Scheduler {
         });
         let mut event = PodEvent::about(victim, EventType::Normal, "Preempted", "Preempting", note);
         (event.scheduler_name, event.related) = (reporter, related);
+        let by = preemptor.pod.key();
         self.effects.push(Effect::RecordEvent(event));
+        self.note(now, victim, || Happening::PreemptedBy(by));
     }
 }
 

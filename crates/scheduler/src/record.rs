@@ -5,6 +5,7 @@
 //! compares the effects. The hash seed is not part of a record, because no effect depends on it.
 
 mod comparison;
+mod waking;
 
 use std::io::{self, BufRead};
 
@@ -13,6 +14,7 @@ use supercargo_framework::Now;
 use thiserror::Error;
 
 pub use self::comparison::{Comparer, Comparison, Decision, Difference, Reason};
+pub use self::waking::Waking;
 use crate::effect::Effect;
 use crate::input::Input;
 use crate::scheduler::{BuildError, Options, Scheduler};

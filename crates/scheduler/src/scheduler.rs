@@ -19,6 +19,7 @@ use thiserror::Error;
 use crate::bindings::Bindings;
 use crate::effect::Effect;
 use crate::preemptions::{Order, Preemptions};
+use crate::timeline::Timeline;
 use crate::unconfirmed_patches::UnconfirmedPatches;
 use supercargo_evaluation::cache::Cache;
 use supercargo_evaluation::extender::ExtenderSpec;
@@ -48,6 +49,8 @@ pub struct Options {
     pub plain: bool,
     /// The memory limit of evaluation tables, in bytes; 0 selects a default.
     pub table_memory: usize,
+    /// The memory limit of the [history](Scheduler::history) of pods, in bytes. With 0, it is off.
+    pub timeline_memory: usize,
     /// The seed of hash tables whose keys strangers choose. Choose it at random; decisions do not
     /// depend on it.
     pub hash_seed: u64,
@@ -89,6 +92,7 @@ pub struct Scheduler {
     pub(crate) preemptions: Preemptions,
     /// The number of writes for a pod that have not been answered.
     pub(crate) unanswered_writes: FxHashMap<Uid, usize>,
+    pub(crate) timeline: Timeline,
     pub(crate) effects: Vec<Effect>,
     pub(crate) observer: Box<dyn Observer>,
     pub(crate) current_plugin: CurrentPlugin,
@@ -132,6 +136,7 @@ impl Scheduler {
             bindings: Bindings::default(),
             preemptions: Preemptions::default(),
             unanswered_writes: FxHashMap::default(),
+            timeline: Timeline::new(options.timeline_memory),
             effects: Vec::new(),
             observer: Box::new(Unobserved),
             current_plugin: CurrentPlugin::default(),

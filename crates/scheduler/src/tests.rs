@@ -26,6 +26,7 @@ mod record;
 mod status_patches;
 mod tables;
 mod test_bed;
+mod timeline;
 mod uncertain;
 mod volumes;
 mod what_if;

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Args, Command, Error};
 use http::Uri;
 
-use super::value::{FlagError, boolean, length, memory};
+use super::value::{FlagError, boolean, length, memory, memory_or_none};
 
 /// Configuration file, API server, recording.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -45,6 +45,9 @@ pub struct MiscOptions {
     /// most 256Mi.
     #[arg(long, value_name = "QUANTITY", value_parser = memory)]
     pub table_memory: Option<usize>,
+    /// Memory limit of the log of what happened to pods, for `timeline`; 0 switches it off.
+    #[arg(long, value_name = "QUANTITY", default_value = "8Mi", value_parser = memory_or_none)]
+    pub timeline_memory: usize,
 }
 
 impl Default for MiscOptions {

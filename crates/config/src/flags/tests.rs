@@ -53,7 +53,7 @@ fn defaults_without_flags_are_kube_schedulers() {
     assert_eq!(authorization.unauthorized_ttl, Duration::from_secs(10));
     assert_eq!(flags.deprecated.pod_max_in_unschedulable_pods_duration, Duration::from_mins(5));
     assert_eq!(flags.misc.config_reload_period, Duration::from_secs(10));
-    assert_eq!(flags.misc.table_memory, None);
+    assert_eq!((flags.misc.table_memory, flags.misc.timeline_memory), (None, 8 << 20));
     assert_eq!(flags.traces.tracing_endpoint, None);
     assert_eq!(flags.traces.tracing_sampling_rate_per_million, 1_000_000);
 }
@@ -191,9 +191,10 @@ fn deprecated_flags_apply_only_without_a_file() {
         "--profiling=false",
         "--pod-max-in-unschedulable-pods-duration=1m",
         "--table-memory=64Mi",
+        "--timeline-memory=0",
     ];
     let config = configuration(&line);
-    assert_eq!(config.table_memory, Some(64 << 20));
+    assert_eq!((config.table_memory, config.timeline_memory), (Some(64 << 20), 0));
     assert_eq!((config.client_connection.qps, config.client_connection.burst), (Some(20.5), Some(30)));
     assert_eq!(config.client_connection.content_type, MediaType::Json);
     assert!(!config.enable_profiling && !config.enable_contention_profiling);

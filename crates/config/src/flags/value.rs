@@ -61,6 +61,11 @@ pub fn length(text: &str) -> Result<Duration, FlagError> {
 
 /// An amount of memory in bytes, as a Kubernetes quantity.
 pub(super) fn memory(text: &str) -> Result<usize, FlagError> {
+    memory_or_none(text).and_then(|bytes| if bytes > 0 { Ok(bytes) } else { Err(FlagError::Memory) })
+}
+
+/// The same, or 0.
+pub(super) fn memory_or_none(text: &str) -> Result<usize, FlagError> {
     let bytes = quantity::value(text).ok().and_then(|bytes| usize::try_from(bytes).ok());
-    bytes.filter(|bytes| *bytes > 0).ok_or(FlagError::Memory)
+    bytes.ok_or(FlagError::Memory)
 }

@@ -1,0 +1,216 @@
+//! What happened to a pod.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use supercargo_framework::Timestamp;
+use supercargo_framework::pod::PodKey;
+use supercargo_scheduler::{Attempt, Entry, Happening, History};
+
+use super::{document, text, write_wrapped};
+use crate::words::count;
+
+/// For people.
+pub fn timeline(pod: &PodKey, history: &History) -> String {
+    text(|text| write(text, pod, history))
+}
+
+fn write(text: &mut String, pod: &PodKey, History { entries, cut_at }: &History) -> std::fmt::Result {
+    write_wrapped(text, "", &headline(pod, entries))?;
+    if !entries.is_empty() {
+        writeln!(text, "\n{:<23}{:>9}  EVENT", "TIME (UTC)", "AFTER")?;
+    }
+    let mut last = None;
+    for entry in entries {
+        let after = last.map_or_else(|| "-".to_owned(), |last| duration(entry.time.since(last)));
+        let time = moment(entry.time).replace('T', " ").replace('Z', "");
+        write_wrapped(text, &format!("{time}{after:>9}  "), &event(&entry.what))?;
+        last = Some(entry.time);
+    }
+    if let Some(begin) = cut_at {
+        writeln!(text)?;
+        write_wrapped(text, "", &format!("The log begins at {}.", moment(*begin)))?;
+    }
+    Ok(())
+}
+
+/// Where the pod is now, and how long that took.
+fn headline(pod: &PodKey, entries: &[Entry]) -> String {
+    let Some(last) = entries.last() else { return format!("The log has nothing about {pod}") };
+    let number = entries.iter().rev().find_map(|entry| match entry.what {
+        Happening::Chosen(_, Attempt { number, .. }) | Happening::Failed(_, Attempt { number, .. }) => {
+            Some(number)
+        }
+        _ => None,
+    });
+    let tries = count(number.unwrap_or_default() as usize, "attempt");
+    let is_added = |entry: &&Entry| entry.what == Happening::Added;
+    let added = entries.iter().rev().find(is_added).map(|added| last.time.since(added.time));
+    let since = added.map_or_else(String::new, |took| format!(", {} after it was added", duration(took)));
+    match &last.what {
+        Happening::Bound(node) => format!("{pod} is on {node}: bound{since}, with {tries}"),
+        Happening::Chosen(node, _) => format!("{pod} is being bound to {node}"),
+        Happening::Permitted => format!("{pod} is being bound: Permit lets it go"),
+        Happening::Waits(plugin) => format!("{pod} waits on Permit, for {plugin}"),
+        Happening::Gated(plugin) => format!("{pod} is held by {plugin} before it is queued"),
+        Happening::Deleted => format!("{pod} is gone"),
+        Happening::PreemptedBy(by) => format!("{pod} is evicted for {by}"),
+        _ => format!("{pod} is pending after {tries}"),
+    }
+}
+
+fn event(what: &Happening) -> String {
+    match what {
+        Happening::Added => "added to the queue".to_owned(),
+        Happening::Gated(plugin) => format!("held by {plugin}"),
+        Happening::Released => "no longer held".to_owned(),
+        Happening::Woken(cause) => format!("worth another attempt: {cause}"),
+        Happening::Chosen(node, attempt) => format!("{} chose {node}", attempt_text(*attempt)),
+        Happening::Waits(plugin) => format!("waits on Permit, for {plugin}"),
+        Happening::Permitted => "Permit let it go".to_owned(),
+        Happening::Bound(node) => format!("bound to {node}"),
+        Happening::Failed(message, attempt) => format!("{} failed: {message}", attempt_text(*attempt)),
+        Happening::Preempts(node, pods) => format!("preempts {} on {node}", count(*pods, "pod")),
+        Happening::PreemptedBy(by) => format!("evicted for {by}"),
+        Happening::GaveUp(cause) => format!("gave its node up: {cause}"),
+        Happening::Deleted => "deleted".to_owned(),
+    }
+}
+
+fn attempt_text(Attempt { number, after_flush }: Attempt) -> String {
+    let why = if after_flush { ", after the longest wait," } else { "" };
+    format!("attempt {number}{why}")
+}
+
+/// A time in milliseconds, as the API writes it.
+fn moment(time: Timestamp) -> String {
+    let seconds = time.to_rfc3339();
+    format!("{}.{:03}Z", seconds.trim_end_matches('Z'), time.0.rem_euclid(1_000_000) / 1000)
+}
+
+/// A duration with at most two units.
+fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 => format!("{}ms", duration.as_millis()),
+        1..60 => format!("{seconds}.{}s", duration.subsec_millis() / 100),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// For programs.
+pub fn timeline_json(pod: &PodKey, History { entries, cut_at }: &History) -> String {
+    let fields = json!({
+        "headline": headline(pod, entries),
+        "pod": { "namespace": pod.namespace, "name": pod.name },
+        "events": entries.iter().map(entry_json).collect::<Vec<_>>(),
+        "logBegins": cut_at.map(moment),
+    });
+    document("Timeline", fields)
+}
+
+fn entry_json(Entry { time, what, .. }: &Entry) -> Value {
+    let mut object = match what {
+        Happening::Added => json!({ "event": "Added" }),
+        Happening::Gated(plugin) => json!({ "event": "Gated", "plugin": plugin.to_string() }),
+        Happening::Released => json!({ "event": "Released" }),
+        Happening::Woken(cause) => json!({ "event": "Woken", "cause": cause }),
+        Happening::Chosen(node, attempt) => {
+            json!({ "event": "Chosen", "node": node, "attempt": attempt.number })
+        }
+        Happening::Waits(plugin) => json!({ "event": "Waits", "plugin": plugin.to_string() }),
+        Happening::Permitted => json!({ "event": "Permitted" }),
+        Happening::Bound(node) => json!({ "event": "Bound", "node": node }),
+        Happening::Failed(message, attempt) => {
+            json!({ "event": "Failed", "message": message, "attempt": attempt.number })
+        }
+        Happening::Preempts(node, pods) => json!({ "event": "Preempts", "node": node, "pods": pods }),
+        Happening::PreemptedBy(by) => json!({ "event": "PreemptedBy", "by": by.to_string() }),
+        Happening::GaveUp(cause) => json!({ "event": "GaveUp", "cause": cause.to_string() }),
+        Happening::Deleted => json!({ "event": "Deleted" }),
+    };
+    object["time"] = moment(*time).into();
+    object["text"] = event(what).into();
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use supercargo_framework::testing::pod;
+
+    use super::*;
+
+    fn history(happenings: Vec<(i64, Happening)>) -> History {
+        let key = pod("p").build().key();
+        let entry = |(millis, what)| Entry {
+            time: Timestamp(1_767_225_600_000_000 + millis * 1000),
+            pod: key.clone(),
+            what,
+        };
+        History { entries: happenings.into_iter().map(entry).collect(), cut_at: None }
+    }
+
+    fn attempt(number: u32) -> Attempt {
+        Attempt { number, after_flush: number == 2 }
+    }
+
+    fn shown(happenings: Vec<(i64, Happening)>) -> String {
+        timeline(&pod("p").build().key(), &history(happenings))
+    }
+
+    #[test]
+    fn a_pod_is_followed_from_its_queue_to_its_node() {
+        let text = shown(vec![
+            (0, Happening::Added),
+            (4, Happening::Failed("0/2 nodes are available".into(), attempt(1))),
+            (305_004, Happening::Chosen("node-a".into(), attempt(2))),
+            (306_504, Happening::Bound("node-a".into())),
+        ]);
+        let expected = "\
+default/p is on node-a: bound, 5m06s after it was added, with 2 attempts
+
+TIME (UTC)                 AFTER  EVENT
+2026-01-01 00:00:00.000        -  added to the queue
+2026-01-01 00:00:00.004      4ms  attempt 1 failed: 0/2 nodes are available
+2026-01-01 00:05:05.004    5m05s  attempt 2, after the longest wait, chose
+                                  node-a
+2026-01-01 00:05:06.504     1.5s  bound to node-a
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn the_first_line_tells_where_the_pod_is() {
+        let first = |what| shown(vec![(0, Happening::Added), (1, what)]).lines().next().unwrap().to_owned();
+        assert_eq!(shown(Vec::new()), "The log has nothing about default/p\n");
+        let failed = Happening::Failed("no".into(), attempt(1));
+        assert_eq!(first(failed), "default/p is pending after 1 attempt");
+        assert_eq!(first(Happening::Gated("G".into())), "default/p is held by G before it is queued");
+        assert_eq!(first(Happening::Waits("P".into())), "default/p waits on Permit, for P");
+        let by = pod("vip").build().key();
+        assert_eq!(first(Happening::PreemptedBy(by)), "default/p is evicted for default/vip");
+        assert_eq!(first(Happening::Deleted), "default/p is gone");
+    }
+
+    #[test]
+    fn long_messages_wrap_and_a_cut_log_is_told() {
+        let failed = Happening::Failed("word ".repeat(60).into(), attempt(1));
+        let mut cut = history(vec![(0, failed)]);
+        cut.cut_at = Some(Timestamp(0));
+        let text = timeline(&pod("p").build().key(), &cut);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.ends_with("\nThe log begins at 1970-01-01T00:00:00.000Z.\n"), "{text}");
+    }
+
+    #[test]
+    fn programs_read_each_event() {
+        let answer = history(vec![(7, Happening::Preempts("a".into(), 2)), (3_600_000, Happening::Released)]);
+        let object: Value = serde_json::from_str(&timeline_json(&pod("p").build().key(), &answer)).unwrap();
+        let first = &object["events"][0];
+        assert_eq!((&first["event"], &first["pods"]), (&json!("Preempts"), &json!(2)));
+        assert_eq!(first["time"], json!("2026-01-01T00:00:00.007Z"));
+        assert_eq!(object["events"][1]["text"], json!("no longer held"));
+    }
+}
