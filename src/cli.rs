@@ -21,8 +21,8 @@ use crate::check::check;
 #[cfg(feature = "demo")]
 use crate::demo::{DemoOptions, demo};
 use crate::insight::{
-    Ask, Empty, FitsQuestion, Pending, Resilience, TimelineQuestion, Watched, WhatIfQuestion, WhyQuestion,
-    is_completion_for_kubectl, is_plugin_of_kubectl,
+    Ask, CaptureQuestion, Empty, FitsQuestion, Pending, Resilience, TimelineQuestion, Watched,
+    WhatIfQuestion, WhyQuestion, is_completion_for_kubectl, is_plugin_of_kubectl,
 };
 use crate::page::ui::Ui;
 use crate::run::{RunOptions, run};
@@ -105,6 +105,8 @@ enum Command {
     Empty(Ask<Empty>),
     /// Show what happened to a pod: attempts, waits, preemption, binding
     Timeline(Ask<TimelineQuestion>),
+    /// Print the state of the scheduler, for questions with --from
+    Capture(Ask<CaptureQuestion>),
     /// Show the page of a running supercargo in a browser
     Ui(Ui),
     /// Print or validate a configuration
@@ -178,7 +180,8 @@ pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> 
     let usual_level = match cli.command {
         Command::Demo { .. } => "warn",
         // kube warns of what --insecure-skip-tls-verify already says.
-        Command::Empty(_)
+        Command::Capture(_)
+        | Command::Empty(_)
         | Command::Fits(_)
         | Command::Pending(_)
         | Command::Resilience(_)
@@ -210,6 +213,7 @@ pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> 
         Command::Resilience(ask) => return on_runtime(ask.print(catalog)),
         Command::Empty(ask) => return on_runtime(ask.print(catalog)),
         Command::Timeline(ask) => return on_runtime(ask.print(catalog)),
+        Command::Capture(ask) => return on_runtime(ask.print(catalog)),
         Command::Ui(ui) => on_runtime(ui.serve())?,
         Command::Config(command) => return config::execute(&command, catalog),
         #[cfg(feature = "demo")]

@@ -3,12 +3,14 @@
 //!
 //! A command reads the cluster once and decides in its process, so it works beside any scheduler.
 //! With `--leader` or `--server` it asks a running supercargo, whose [endpoint](endpoint) answers
-//! from a fork of its scheduler.
+//! from a fork of its scheduler. With `--from` it asks a [file](file).
 
 mod ask;
+mod capture;
 mod cluster;
 mod empty;
 pub(crate) mod endpoint;
+mod file;
 mod fits;
 mod leader;
 mod manifest;
@@ -23,6 +25,7 @@ mod what_if;
 mod why;
 
 pub(crate) use self::ask::{Ask, Watched};
+pub(crate) use self::capture::CaptureQuestion;
 pub(crate) use self::empty::Empty;
 pub(crate) use self::endpoint::GOOD;
 pub(crate) use self::fits::FitsQuestion;

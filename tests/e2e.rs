@@ -6,6 +6,7 @@ mod bad_files;
 mod bad_nodes;
 mod bad_pods;
 mod capacity;
+mod capture;
 mod changes;
 mod check;
 mod demo;

@@ -22,6 +22,7 @@ use supercargo_scheduler::{Options, Scheduler};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::file::Files;
 use super::progress::{Deadline, LATE};
 use super::question::{Answer, Format, NO_ANSWER, NoAnswer, Question, SHORT, State, View};
 use super::remote::{Remote, Way};
@@ -74,6 +75,8 @@ struct Source {
     #[command(flatten)]
     features: FeatureOptions,
     #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
     remote: Remote,
 }
 
@@ -96,6 +99,7 @@ impl<Q: Question> Ask<Q> {
 
     /// Prints each new answer, until a signal or the last one.
     async fn watch(self, catalog: &Catalog) -> Result<ExitCode> {
+        ensure!(!self.source.files.are_asked(), "--watch needs a cluster, not --from");
         let catalog = self.source.features.applied_to(catalog)?;
         let mut screen = Screen::new(self.view.output == Format::Json);
         // Before signals are caught: Ctrl-C also ends a command that still reads its manifest.
@@ -125,10 +129,12 @@ impl<Q: Question> Ask<Q> {
         question.read_files()?;
         let limit = source.timeout.unwrap_or(Q::TIMEOUT);
         ensure!(
-            source.remote.is_asked() || !Q::NEEDS_RUNNING,
+            source.files.are_asked() || source.remote.is_asked() || !Q::NEEDS_RUNNING,
             "only a running supercargo knows; ask it with --leader or --server"
         );
-        let from = if source.remote.is_asked() {
+        let from = if source.files.are_asked() {
+            From::Files { catalog, source: Box::new(source) }
+        } else if source.remote.is_asked() {
             From::Running { remote: Box::new(source.remote), way: None }
         } else {
             From::Cluster { catalog, source: Box::new(source), reader: None }
@@ -148,6 +154,8 @@ struct Asking<Q> {
 enum From {
     /// A running supercargo, and the way to it if it is open.
     Running { remote: Box<Remote>, way: Option<Box<Way>> },
+    /// A capture, or a record.
+    Files { catalog: Catalog, source: Box<Source> },
     /// The cluster, and what has been read of it.
     Cluster { catalog: Catalog, source: Box<Source>, reader: Option<Box<Reader>> },
 }
@@ -166,6 +174,11 @@ impl<Q: Question> Asking<Q> {
                 let late =
                     || format!("{LATE} {} s; with --standalone, --timeout allows more", limit.as_secs());
                 timeout(limit, ask).await.with_context(late)?
+            }
+            From::Files { catalog, source } => {
+                let deadline = Deadline::after(*limit);
+                let state = source.files.state(catalog, source.config.as_deref(), deadline)?;
+                Ok(question.answer(state, view)?)
             }
             From::Cluster { catalog, source, reader: kept } => {
                 let deadline = Deadline::after(*limit);

@@ -22,6 +22,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::capture::CaptureQuestion;
 use super::empty::Empty;
 use super::fits::FitsQuestion;
 use super::pending::Pending;
@@ -64,7 +65,7 @@ struct ParsedQuestion {
     answer: Box<dyn FnOnce(State) -> Result<Answer> + Send>,
 }
 
-const QUESTIONS: [(&str, Parse); 7] = [
+const QUESTIONS: [(&str, Parse); 8] = [
     entry::<WhyQuestion>(),
     entry::<FitsQuestion>(),
     entry::<Pending>(),
@@ -72,6 +73,7 @@ const QUESTIONS: [(&str, Parse); 7] = [
     entry::<Resilience>(),
     entry::<Empty>(),
     entry::<TimelineQuestion>(),
+    entry::<CaptureQuestion>(),
 ];
 
 /// The names of the questions.

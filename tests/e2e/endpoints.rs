@@ -27,6 +27,7 @@ const GUARDED: &[&str] = &[
     "/debug/pprof/heap",
     "/insight/",
     "/insight/assets/main.js",
+    "/insight/capture",
     "/insight/empty",
     "/insight/fits",
     "/insight/node",

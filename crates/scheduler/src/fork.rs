@@ -71,6 +71,11 @@ impl Fork {
         self.scheduler.fork(self.now, options)
     }
 
+    /// The time of the state.
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
     /// The nodes and the pods on them.
     pub fn cache(&self) -> &Cache {
         self.scheduler.cache()

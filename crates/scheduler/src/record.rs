@@ -4,6 +4,7 @@
 //! effects. A replay makes the same calls to a new scheduler with the same configuration and
 //! compares the effects. The hash seed is not part of a record, because no effect depends on it.
 
+mod capture;
 mod comparison;
 mod waking;
 
@@ -13,11 +14,13 @@ use serde::{Deserialize, Serialize};
 use supercargo_framework::Now;
 use thiserror::Error;
 
+pub use self::capture::{Restored, restore};
 pub use self::comparison::{Comparer, Comparison, Decision, Difference, Reason};
 pub use self::waking::Waking;
 use crate::effect::Effect;
 use crate::input::Input;
 use crate::scheduler::{BuildError, Options, Scheduler};
+use crate::timeline::Entry;
 use supercargo_evaluation::extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec};
 
 /// A call to the scheduler.
@@ -29,6 +32,8 @@ pub enum SchedulerCall {
     ScheduleOne(Vec<Result<ExtenderAnswer, String>>),
     /// `reconfigure`, with the text of the configuration.
     Reconfigure(String),
+    /// No call, but the history of pods up to here; in captures only.
+    Remember(Vec<Entry>),
 }
 
 /// A call and its effects.
@@ -192,9 +197,27 @@ pub fn replay(
 /// The same, and shows `before` the scheduler and each call before it is made.
 pub fn replay_with(
     scheduler: &mut Scheduler,
-    mut record: impl BufRead,
+    record: impl BufRead,
     configure: impl Fn(&str) -> Result<Options, String>,
     mut before: impl FnMut(&mut Scheduler, &RecordedCall),
+) -> Result<Replayed, ReplayError> {
+    read(record, |line, step| {
+        before(scheduler, &step);
+        perform(scheduler, step.now, step.call, line, &configure)?;
+        let effects = scheduler.take_effects();
+        let replayed: Vec<_> = effects.iter().map(|effect| format!("{effect:?}")).collect();
+        if replayed == step.effects {
+            Ok(true)
+        } else {
+            Err(ReplayError::Differs { line, recorded: step.effects, replayed })
+        }
+    })
+}
+
+/// Reads calls with their line numbers, from 1, until `each` returns `false`.
+fn read(
+    mut record: impl BufRead,
+    mut each: impl FnMut(usize, RecordedCall) -> Result<bool, ReplayError>,
 ) -> Result<Replayed, ReplayError> {
     let (mut steps, mut text) = (0, Vec::new());
     loop {
@@ -209,35 +232,32 @@ pub fn replay_with(
             Err(_) if !text.ends_with(b"\n") => return Ok(Replayed { steps, is_cut: true }),
             Err(error) => return Err(read(error.into())),
         };
-        before(scheduler, &step);
-        make(scheduler, step, line, &configure)?;
+        if !each(line, step)? {
+            return Ok(Replayed { steps, is_cut: false });
+        }
         steps += 1;
     }
 }
 
 /// Makes a recorded call.
-fn make(
+fn perform(
     scheduler: &mut Scheduler,
-    step: RecordedCall,
+    now: Now,
+    call: SchedulerCall,
     line: usize,
-    configure: impl Fn(&str) -> Result<Options, String>,
+    mut configure: impl FnMut(&str) -> Result<Options, String>,
 ) -> Result<(), ReplayError> {
-    match step.call {
-        SchedulerCall::Handle(input) => scheduler.handle(step.now, *input),
+    match call {
+        SchedulerCall::Handle(input) => scheduler.handle(now, *input),
         SchedulerCall::ScheduleOne(answers) => {
-            scheduler.schedule_one(step.now, &mut Replaying(answers.into_iter()));
+            scheduler.schedule_one(now, &mut Replaying(answers.into_iter()));
         }
         SchedulerCall::Reconfigure(text) => {
-            let reconfigured = configure(&text).and_then(|options| {
-                scheduler.reconfigure(step.now, options).map_err(|error| error.to_string())
-            });
+            let reconfigured = configure(&text)
+                .and_then(|options| scheduler.reconfigure(now, options).map_err(|error| error.to_string()));
             reconfigured.map_err(|problem| ReplayError::Configuration { line, problem })?;
         }
+        SchedulerCall::Remember(entries) => scheduler.timeline.replace(entries),
     }
-    let replayed: Vec<_> = scheduler.take_effects().iter().map(|effect| format!("{effect:?}")).collect();
-    if replayed == step.effects {
-        Ok(())
-    } else {
-        Err(ReplayError::Differs { line, recorded: step.effects, replayed })
-    }
+    Ok(())
 }

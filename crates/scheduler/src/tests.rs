@@ -1,6 +1,7 @@
 //! Tests of the whole state machine, called as in production.
 
 mod binding;
+mod capture;
 mod claims;
 mod coexistence;
 mod comparison;

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::mem::{size_of, take};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{Now, PodInfo, Text, Timestamp};
 
@@ -20,7 +21,7 @@ const SEGMENT: usize = 256;
 const LONGEST_MESSAGE: usize = 1024;
 
 /// Something that happened to a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Happening {
     /// It entered the queue.
     Added,
@@ -51,7 +52,7 @@ pub enum Happening {
 }
 
 /// An attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// Its number, from 1.
     pub number: u32,
@@ -66,7 +67,7 @@ impl From<&QueuedPod> for Attempt {
 }
 
 /// What happened to a pod, and when.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The time.
     pub time: Timestamp,
@@ -118,6 +119,16 @@ impl Timeline {
         self.limit == 0
     }
 
+    /// Forgets everything, and takes these entries instead.
+    pub(crate) fn replace(&mut self, entries: Vec<Entry>) {
+        *self = Self::new(self.limit);
+        if !self.is_off() {
+            for entry in entries {
+                self.push(entry);
+            }
+        }
+    }
+
     fn push(&mut self, entry: Entry) {
         self.bytes.1 += entry.bytes();
         self.open.push(entry);
@@ -144,7 +155,7 @@ impl Timeline {
         Arc::clone(&self.message)
     }
 
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.closed.iter().flat_map(|segment| &segment.entries).chain(&self.open)
     }
 

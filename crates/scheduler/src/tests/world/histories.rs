@@ -102,6 +102,7 @@ proptest! {
     #[test]
     fn no_pod_is_lost_or_bound_twice(steps in prop::collection::vec(step(), 1..120)) {
         let mut world = World::after(steps);
+        world.check_capture();
         world.settle();
         world.check_settled();
         world.check_replay();
@@ -113,6 +114,7 @@ proptest! {
     ) {
         let mut world = World::after(steps);
         world.make(Step::Reload { serves: true });
+        world.check_capture();
         world.settle();
         world.check_settled();
         world.check_replay();

@@ -10,7 +10,7 @@ use supercargo_framework::plugin::{Permit, PreFlight};
 use supercargo_framework::{ActionType, EventResource, NodeRecord, Now, Plugin, PodInfo, Text, Uid};
 
 use super::api::{Api, Change};
-use crate::record::{Comparer, Recorded, RecordedCall, StepLog, replay_with};
+use crate::record::{Comparer, Recorded, RecordedCall, StepLog, replay_with, restore};
 use crate::tests::fake::Fake;
 use crate::tests::test_bed::{WALL, all_plugins, options};
 use crate::{Effect, Input, NoCalls, Notification, Options, Scheduler, StatusPatch, VictimEviction};
@@ -290,6 +290,22 @@ impl World {
             let cpu = i64::try_from(expected.1).unwrap_or(i64::MAX);
             assert_eq!((uids, info.requested().milli_cpu), (expected.0, cpu), "on {name}");
         }
+    }
+
+    /// A scheduler that takes a capture of the state has the same state.
+    pub(super) fn check_capture(&self) {
+        let capture = |scheduler: &Scheduler| {
+            let mut lines = Vec::new();
+            let mut fork = scheduler.fork(self.now, reloaded(true)).unwrap();
+            fork.capture("true".to_owned(), |call| lines.extend(call.to_line().unwrap()));
+            String::from_utf8(lines).unwrap()
+        };
+        let captured = capture(self.recorded.scheduler());
+        let mut restored = scheduler();
+        let configure = |serves: &str| Ok(reloaded(serves == "true"));
+        let read = restore(&mut restored, captured.as_bytes(), configure, None).unwrap();
+        assert_eq!((read.steps, read.now), (captured.lines().count(), self.now));
+        assert_eq!(capture(&restored), captured);
     }
 
     /// The same calls to another scheduler have the same effects, and another scheduler of the same

@@ -1,0 +1,90 @@
+//! Captures.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use supercargo_framework::Timestamp;
+use supercargo_framework::pod::PodKey;
+use supercargo_framework::testing::{node, pod};
+
+use super::test_bed::{TestBed, WALL, all_plugins, options};
+use super::volumes::{claim, class, volume};
+use crate::record::restore;
+use crate::{Fork, Input, Notification, Options, Scheduler};
+
+fn with_log() -> Options {
+    Options { timeline_memory: 1 << 20, ..options(all_plugins(Vec::new())) }
+}
+
+fn key(name: &str) -> PodKey {
+    pod(name).build().key()
+}
+
+/// A scheduler with three zones, volumes, pods that are assumed, pending and of others.
+fn captured() -> (TestBed, String) {
+    let mut bed = TestBed::of(with_log());
+    for (name, zone) in [("z1", "z"), ("a2", "a"), ("z3", "z"), ("b4", "b"), ("a5", "a")] {
+        let node = node(name).allocatable("cpu", "4").label("topology.kubernetes.io/zone", zone).build();
+        bed.handle(Input::Node(Notification::Added(Arc::new(node))));
+    }
+    for object in [class(), volume("1", None), claim("a", "1", "")] {
+        bed.handle(Input::Object(Notification::Added(Arc::new(object))));
+    }
+    for pod in [pod("p").request("cpu", "3"), pod("huge").request("cpu", "9"), pod("q").scheduler("other")] {
+        bed.handle(Input::QueuedPod(Notification::Added(Arc::new(pod.build()))));
+        bed.cycle();
+    }
+    let mut fork = bed.scheduler.fork(bed.now, with_log()).unwrap();
+    let mut lines = Vec::new();
+    fork.capture("text".to_owned(), |call| lines.extend(call.to_line().unwrap()));
+    (bed, String::from_utf8(lines).unwrap())
+}
+
+fn restored(capture: &str) -> Fork {
+    let mut scheduler = Scheduler::new(with_log()).unwrap();
+    let configure = |text: &str| {
+        assert_eq!(text, "text");
+        Ok(with_log())
+    };
+    let restored = restore(&mut scheduler, capture.as_bytes(), configure, None).unwrap();
+    scheduler.fork(restored.now, with_log()).unwrap()
+}
+
+#[test]
+fn a_capture_has_pods_nodes_objects_and_the_log() {
+    let (bed, capture) = captured();
+    let mut fork = restored(&capture);
+    assert!(capture.contains("PersistentVolumeClaim"), "{capture}");
+    let placed = fork.pod(&key("p")).unwrap();
+    assert_eq!(placed.node_name.as_deref(), Some("z1"), "an assumed pod counts on its node");
+    let pending: Vec<String> = fork.pending().iter().map(|pod| pod.key().to_string()).collect();
+    assert_eq!(pending, ["default/huge", "default/q"]);
+    let history = fork.history(&key("huge")).unwrap();
+    assert_eq!(history, bed.scheduler.history(&key("huge")).unwrap());
+    assert_eq!(history.entries.len(), 2);
+
+    let mut origin = bed.scheduler.fork(bed.now, with_log()).unwrap();
+    let next = Arc::new(pod("next").request("cpu", "1").build());
+    let (there, here) = (origin.why(&next).unwrap(), fork.why(&next).unwrap());
+    assert_eq!(there.feasible, here.feasible);
+    assert_eq!(there.feasible.len(), 5);
+}
+
+#[test]
+fn a_record_is_restored_up_to_a_time() {
+    let (_, capture) = captured();
+    let late = capture.lines().last().unwrap().to_owned() + "\n";
+    let mut later: serde_json::Value = serde_json::from_str(&late).unwrap();
+    later["now"]["wall"] = (WALL.0 + 5).into();
+    let record = format!("{capture}{later}\n");
+    let until = |offset: i64| {
+        let mut scheduler = Scheduler::new(with_log()).unwrap();
+        let until = Some(Timestamp(WALL.0 + offset));
+        restore(&mut scheduler, record.as_bytes(), |_| Ok(with_log()), until).unwrap()
+    };
+    let all = record.lines().count();
+    assert_eq!((until(5).steps, until(5).is_over), (all, false));
+    assert_eq!((until(4).steps, until(4).is_over), (all - 1, true));
+    assert_eq!((until(-1).steps, until(-1).is_over), (0, true));
+    assert_eq!(until(5).now.monotonic, Duration::ZERO);
+}

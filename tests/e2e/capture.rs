@@ -1,0 +1,96 @@
+//! Captures and records as the source of answers, on an API server in memory.
+
+use std::fs;
+
+use http::Method;
+use serde_json::{Value, json};
+use supercargo_apiserver::{ApiServer, Listen};
+
+use super::wire::ask;
+use crate::support::{Supercargo, answer, free_port, node, pod, segment};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_capture_and_a_record_answer_as_the_scheduler_did() {
+    let server = ApiServer::default();
+    let endpoint = server.listen(Listen::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let kubeconfig = folder.path().join("kubeconfig");
+    endpoint.write_kubeconfig(&kubeconfig).unwrap();
+    let create = async |path: &str, object: &Value| ask(&server, Method::POST, path, object).await;
+    for (name, memory) in [("node-a", "4Gi"), ("node-b", "8Gi")] {
+        create("/api/v1/nodes", &node(name, &[], &[("memory", memory), ("pods", "10")])).await;
+    }
+    let port = free_port();
+    let port_flag = format!("--secure-port={port}");
+    let open = "--authorization-always-allow-paths=/insight/*";
+    let flags = ["--bind-address=127.0.0.1", &port_flag, "--insight", open, "--record", &path("record")];
+    let supercargo = Supercargo::start(&kubeconfig, None, &flags);
+    supercargo.wait_until_scheduling();
+    for (name, memory) in [("small", "1Gi"), ("large", "16Gi")] {
+        let pod = pod(name).by("supercargo").asking("memory", memory).build();
+        create("/api/v1/namespaces/default/pods", &pod).await;
+        supercargo.wait_for_line(&[&format!("default/{name}")]);
+    }
+
+    let url = format!("https://127.0.0.1:{port}");
+    let running = ["--server", &url, "--insecure-skip-tls-verify"];
+    supercargo.wait_for_line(&["Successfully assigned default/small"]);
+    let (code, captured, error) = answer(&[&["capture"], &running[..]].concat());
+    assert_eq!((code, &*error), (Some(0), ""), "{captured}");
+    let capture = path("capture");
+    fs::write(&capture, &captured).unwrap();
+    let questions: [(i32, &[&str]); 7] = [
+        (1, &["why", "large"]),
+        (1, &["why", "large", "--output=json"]),
+        (0, &["why", "small", "--node=node-a"]),
+        (0, &["fits", "small", "--count=2"]),
+        (1, &["pending"]),
+        (1, &["what-if", "--fail=node-a", "--fail=node-b"]),
+        (0, &["timeline", "small"]),
+    ];
+    let answers: Vec<_> =
+        questions.iter().map(|(_, question)| answer(&[question, &running[..]].concat())).collect();
+    supercargo.stop();
+    for ((code, question), live) in questions.iter().zip(&answers) {
+        let from_file = answer(&[question, &["--from", &capture][..]].concat());
+        assert_eq!(&from_file, live, "{question:?}");
+        assert_eq!(live.0, Some(*code), "{question:?}");
+    }
+
+    // The record knows every moment of the run.
+    let record = segment(folder.path()).display().to_string();
+    assert_eq!(answer(&["why", "large", "--from", &record]), answers[0]);
+    let first: Value =
+        serde_json::from_str(fs::read_to_string(&record).unwrap().lines().next().unwrap()).unwrap();
+    let began = first["now"]["wall"].as_i64().unwrap() / 1_000_000;
+    let at = |seconds: i64| format!("--at={}", jiff::Timestamp::from_second(began + seconds).unwrap());
+    let (code, _, error) = answer(&["why", "large", "--from", &record, &at(-5)]);
+    assert!(code == Some(3) && error.contains("begins after"), "{error}");
+    assert_eq!(answer(&["why", "large", "--from", &record, &at(3600)]), answers[0]);
+
+    // Another configuration, without the plugin that refuses.
+    let other = path("other.yaml");
+    let plugins = json!({ "filter": { "disabled": [{ "name": "NodeResourcesFit" }] } });
+    let config = json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        "profiles": [{ "schedulerName": "supercargo", "plugins": plugins }],
+    });
+    fs::write(&other, config.to_string()).unwrap();
+    let (code, printed, error) = answer(&["why", "large", "--from", &capture, "--config", &other]);
+    assert_eq!((code, &*error), (Some(0), ""), "{printed}");
+
+    // Without a scheduler, the cluster is captured.
+    let (code, read, error) = answer(&["capture", "--kubeconfig", &kubeconfig.display().to_string()]);
+    assert_eq!((code, &*error), (Some(0), ""));
+    fs::write(&capture, read).unwrap();
+    assert_eq!(answer(&["why", "large", "--from", &capture]).0, Some(1));
+    for (arguments, problem) in [
+        (["why", "large", "--from", "/nothing"], "cannot read /nothing"),
+        (["timeline", "nobody", "--from", &capture], "nothing about pod default/nobody"),
+        (["why", "nobody", "--from", &capture], "does not exist"),
+    ] {
+        let (code, _, error) = answer(&arguments);
+        assert!(code == Some(3) && error.contains(problem), "{error}");
+    }
+}
