@@ -23,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 /// The wall-clock time at which simulations begin, in microseconds.
 pub const EPOCH: i64 = 1_800_000_000_000_000;
+/// The memory for what happened to pods, in bytes.
+const TIMELINE: usize = 64 << 10;
 /// How often a configuration file is read.
 const CONFIG_PERIOD: Duration = Duration::from_secs(20);
 /// More turns in a row would be a livelock.
@@ -123,7 +125,7 @@ impl Machine {
         let load = {
             let path = path.clone();
             let (catalog, table_memory) = (setting.catalog, Some(setting.table_memory));
-            move || Ok(Config { table_memory, ..Config::load(&path, &catalog)? })
+            move || Ok(Config { table_memory, timeline_memory: TIMELINE, ..Config::load(&path, &catalog)? })
         };
         let text = std::fs::read(&path).ok();
         let config = load()?;

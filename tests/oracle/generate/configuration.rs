@@ -110,12 +110,14 @@ pub(super) fn feature_gates(random: &mut Random, percent: u32) -> BTreeMap<Strin
     for feature in Feature::ALL {
         let gate = feature.gate(Version::CURRENT);
         // Without it, upstream checks once a second for completed backoffs, which is one of the
-        // differences on purpose. Histories have no groups, and the last two gates are about
+        // differences on purpose. Histories have no groups, and the other gates are about
         // groups.
         let keeps_default = matches!(
             feature,
             Feature::SchedulerPopFromBackoffQ
                 | Feature::GenericWorkload
+                | Feature::CompositePodGroup
+                | Feature::PodGroupPreemptionPolicy
                 | Feature::TopologyAwareWorkloadScheduling
         );
         if gate.stage != Stage::Absent && !gate.locked && !keeps_default && random.chance(percent / 3) {
