@@ -70,8 +70,8 @@ impl Index {
     }
 
     /// The places of the clauses about this label: about its presence, this value, and numbers.
-    /// `key_at` is the key of the clause at a place. `next` is the first place after the last clauses
-    /// that were found: labels come in the order of keys, too.
+    /// `key_at` is the key of the clause at a place. `next` is the first place after the last
+    /// clauses that were found: labels come in the order of keys, too.
     pub(super) fn find<'a>(
         &self,
         label: &str,
