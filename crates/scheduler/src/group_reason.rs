@@ -9,6 +9,10 @@ use supercargo_runtime::observer::AttemptResult;
 
 use crate::group_tree::{GroupFailure, Placed};
 
+/// How often the words of PodGroupPostFilter are repeated at most: a tree can have a hundred
+/// thousand groups, and each pod and group gets a copy.
+const MOST_REPEATS: usize = 8;
+
 /// Why a group is not scheduled.
 pub(crate) enum Reason {
     /// It does not fit.
@@ -25,8 +29,8 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// As upstream, the words of PodGroupPostFilter are repeated for each group that shares the
-    /// reason.
+    /// The words of PodGroupPostFilter are repeated for groups that share the reason: upstream
+    /// appends to a status that all of them share.
     pub(crate) fn new(failure: GroupFailure, shares: usize, post_filter: Option<&Status>) -> Self {
         match (failure, post_filter) {
             (GroupFailure::Error(error), _) => Self::Error(error),
@@ -37,7 +41,7 @@ impl Reason {
             }
             (GroupFailure::Unschedulable(before), status) => {
                 let said = status.map(Status::message);
-                let said = said.iter().flat_map(|said| iter::repeat_n(&**said, shares));
+                let said = said.iter().flat_map(|said| iter::repeat_n(&**said, shares.min(MOST_REPEATS)));
                 let after = iter::once(&*before).chain(said).collect::<Vec<_>>().join(", ");
                 Self::Unschedulable { before, after, waits: status.is_some_and(Status::is_success) }
             }
@@ -79,5 +83,23 @@ impl Reason {
             Self::Unschedulable { .. } => AttemptResult::Unschedulable,
             Self::Error(_) => AttemptResult::Error,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_does_not_grow_with_the_groups_that_share_it() {
+        let reason = |shares| {
+            let failure = GroupFailure::Unschedulable("no room".into());
+            match Reason::new(failure, shares, Some(&Status::unschedulable("no victims"))) {
+                Reason::Unschedulable { after, .. } => after,
+                Reason::Error(error) => error,
+            }
+        };
+        assert_eq!(reason(2), "no room, no victims, no victims");
+        assert_eq!(reason(100_000), reason(MOST_REPEATS));
     }
 }

@@ -92,14 +92,16 @@ impl GroupForest {
 
     fn has_quorum_within(&self, key: &GroupKey, levels: usize, count: &dyn Fn(&Arc<str>) -> usize) -> bool {
         let Some(spec) = self.spec(key).filter(|_| levels > 0) else { return false };
+        let needed = usize::try_from(spec.min_count()).unwrap_or_default();
         let found = match key.kind {
             GroupKind::Pods => count(&key.key),
             GroupKind::Groups => {
                 let children = self.children.get(key).into_iter().flatten();
-                children.filter(|child| self.has_quorum_within(child, levels - 1, count)).count()
+                let ready = children.filter(|child| self.has_quorum_within(child, levels - 1, count));
+                ready.take(needed).count()
             }
         };
-        i64::try_from(found).is_ok_and(|found| found >= i64::from(spec.min_count()))
+        found >= needed
     }
 
     /// The keys of the PodGroups at or below a group, also of one that is missing.
