@@ -20,7 +20,7 @@ impl Question for CaptureQuestion {
 
     fn answer(&self, mut state: State, _: &View) -> Result<Answer> {
         let (mut text, mut failed) = (String::new(), None);
-        state.fork.capture(state.config.to_yaml(), |call| match call.to_line() {
+        state.fork.capture(state.config.to_yaml_without_keys(), |call| match call.to_line() {
             // A terminal, or a client that reads a table, gets it unchanged.
             Ok(line) => text += &printable_json(&String::from_utf8_lossy(&line)),
             Err(error) => failed = Some(error),

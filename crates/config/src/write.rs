@@ -47,6 +47,15 @@ impl Config {
         yaml::write(&self.to_value())
     }
 
+    /// The same without the TLS settings of extenders, which can have a private key.
+    pub fn to_yaml_without_keys(&self) -> String {
+        let mut config = self.to_value();
+        for extender in config["extenders"].as_array_mut().into_iter().flatten() {
+            extender.as_object_mut().map(|extender| extender.remove("tlsConfig"));
+        }
+        yaml::write(&config)
+    }
+
     /// The content of `/configz`: `{"componentconfig": …}`, with keys redacted.
     pub fn configz(&self) -> Value {
         let mut config = self.to_value();

@@ -226,6 +226,9 @@ fn private_keys_are_written_to_files_but_not_served() {
     let text = "extenders: [{urlPrefix: 'https://x', tlsConfig: {certData: Y2VydA==, keyData: c2VjcmV0}}]\n";
     let config = valid(text);
     assert!(config.to_yaml().contains("c2VjcmV0"));
+    let shared = Config::parse("shared.yaml", &config.to_yaml_without_keys(), &catalog()).unwrap();
+    assert_eq!(shared.extenders.len(), 1);
+    assert!(!shared.to_yaml().contains("c2VjcmV0"));
     let served = config.configz();
     assert!(!served.to_string().contains("c2VjcmV0"));
     assert_eq!(served["componentconfig"]["extenders"][0]["tlsConfig"]["certData"], "Y2VydA==");

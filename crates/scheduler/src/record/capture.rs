@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::io::BufRead;
 use std::sync::Arc;
 
-use supercargo_framework::objects::resources;
-use supercargo_framework::{Now, Text, Timestamp};
+use supercargo_framework::objects::{Body, resources};
+use supercargo_framework::{NodeRecord, Now, PodInfo, Text, Timestamp};
 
 use super::{RecordedCall, ReplayError, SchedulerCall, perform, read};
 use crate::fork::Fork;
@@ -29,18 +29,20 @@ impl Fork {
         let nodes = scheduler.cache.nodes();
         for index in nodes.order() {
             let node = scheduler.cache.node_at(*index).node();
-            add(Input::Node(Notification::Added(Arc::clone(node))));
+            add(Input::Node(Notification::Added(without_raw_node(node))));
         }
         let mut kinds: BTreeSet<Text> = scheduler.resources().into_iter().collect();
         kinds.insert(resources::POD_DISRUPTION_BUDGET);
-        for object in kinds.iter().flat_map(|kind| scheduler.objects.list(kind)) {
+        let objects = kinds.iter().flat_map(|kind| scheduler.objects.list(kind));
+        // Nobody knows what is in kinds that only a plugin outside of the tree reads.
+        for object in objects.filter(|object| !matches!(object.body, Body::Other(_))) {
             add(Input::Object(Notification::Added(Arc::clone(object))));
         }
         // Of a node in its own order, which breaks ties among victims.
         for index in nodes.order() {
             let node = scheduler.cache.node_at(*index);
             for pod in node.pods() {
-                add(Input::AssignedPod(Notification::Added(on_node(pod, node.name()))));
+                add(Input::AssignedPod(Notification::Added(without_raw(on_node(pod, node.name())))));
             }
         }
         // The informer may report a pod before its node.
@@ -48,13 +50,27 @@ impl Fork {
         let mut others: Vec<_> = placed.filter(|(_, node)| nodes.get(node).is_none()).collect();
         others.sort_by_key(|(pod, _)| (pod.key(), pod.uid.clone()));
         for (pod, node) in others {
-            add(Input::AssignedPod(Notification::Added(on_node(pod, node))));
+            add(Input::AssignedPod(Notification::Added(without_raw(on_node(pod, node)))));
         }
         for pod in self.pending() {
-            add(Input::QueuedPod(Notification::Added(pod)));
+            add(Input::QueuedPod(Notification::Added(without_raw(pod))));
         }
         let entries = self.scheduler.timeline.entries().cloned().collect();
         show(SchedulerCall::Remember(entries));
+    }
+}
+
+/// The pod as the scheduler reads it. The whole pod, which some extenders get, has the environment
+/// of its containers.
+fn without_raw(pod: Arc<PodInfo>) -> Arc<PodInfo> {
+    if pod.raw.is_none() { pod } else { Arc::new(PodInfo { raw: None, ..PodInfo::clone(&pod) }) }
+}
+
+fn without_raw_node(node: &Arc<NodeRecord>) -> Arc<NodeRecord> {
+    if node.raw.is_none() {
+        Arc::clone(node)
+    } else {
+        Arc::new(NodeRecord { raw: None, ..NodeRecord::clone(node) })
     }
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use supercargo_framework::Timestamp;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::testing::{node, pod};
+use supercargo_framework::{NodeRecord, PodInfo, Timestamp};
 
 use super::test_bed::{TestBed, WALL, all_plugins, options};
 use super::volumes::{claim, class, volume};
@@ -68,6 +68,24 @@ fn a_capture_has_pods_nodes_objects_and_the_log() {
     let (there, here) = (origin.why(&next).unwrap(), fork.why(&next).unwrap());
     assert_eq!(there.feasible, here.feasible);
     assert_eq!(there.feasible.len(), 5);
+}
+
+#[test]
+fn a_capture_has_no_environment_and_no_objects_of_unknown_kinds() {
+    let mut bed = TestBed::of(with_log());
+    let whole = |name: &str| Some(format!("{{\"canary of {name}\": true}}").into());
+    let node = NodeRecord { raw: whole("node"), ..node("n").build() };
+    bed.handle(Input::Node(Notification::Added(Arc::new(node))));
+    let pod = PodInfo { raw: whole("pod"), ..pod("p").build() };
+    let bound = PodInfo { raw: whole("pod"), node_name: Some("n".into()), ..pod.clone() };
+    bed.handle(Input::QueuedPod(Notification::Added(Arc::new(PodInfo { uid: "other".into(), ..pod }))));
+    bed.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))));
+    let mut fork = bed.scheduler.fork(bed.now, with_log()).unwrap();
+    let mut lines = Vec::new();
+    fork.capture("text".to_owned(), |call| lines.extend(call.to_line().unwrap()));
+    let capture = String::from_utf8(lines).unwrap();
+    assert_eq!(capture.matches("Pod\":{").count(), 2, "{capture}");
+    assert!(!capture.contains("canary"), "{capture}");
 }
 
 #[test]
