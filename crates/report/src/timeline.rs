@@ -37,7 +37,15 @@ fn write(text: &mut String, pod: &PodKey, History { entries, cut_at }: &History)
 
 /// Where the pod is now, and how long that took.
 fn headline(pod: &PodKey, entries: &[Entry]) -> String {
+    let is_added = |entry: &&Entry| entry.what == Happening::Added;
+    // Before, there may have been another pod of this name.
+    let begin = entries.iter().rposition(|entry| entry.what == Happening::Added).unwrap_or_default();
+    let entries = &entries[begin..];
     let Some(last) = entries.last() else { return format!("The log has nothing about {pod}") };
+    // Its binding may fail after it was deleted.
+    if entries.iter().any(|entry| entry.what == Happening::Deleted) {
+        return format!("{pod} is gone");
+    }
     let number = entries.iter().rev().find_map(|entry| match entry.what {
         Happening::Chosen(_, Attempt { number, .. }) | Happening::Failed(_, Attempt { number, .. }) => {
             Some(number)
@@ -45,8 +53,7 @@ fn headline(pod: &PodKey, entries: &[Entry]) -> String {
         _ => None,
     });
     let tries = count(number.unwrap_or_default() as usize, "attempt");
-    let is_added = |entry: &&Entry| entry.what == Happening::Added;
-    let added = entries.iter().rev().find(is_added).map(|added| last.time.since(added.time));
+    let added = entries.iter().find(is_added).map(|added| last.time.since(added.time));
     let since = added.map_or_else(String::new, |took| format!(", {} after it was added", duration(took)));
     match &last.what {
         Happening::Bound(node) => format!("{pod} is on {node}: bound{since}, with {tries}"),
@@ -179,6 +186,16 @@ TIME (UTC)                 AFTER  EVENT
 2026-01-01 00:05:06.504     1.5s  bound to node-a
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn the_first_line_is_about_the_last_pod_of_the_name() {
+        let failed = |number| Happening::Failed("full".into(), attempt(number));
+        let gone = vec![(0, Happening::Added), (1, Happening::Deleted), (2, failed(1))];
+        assert!(shown(gone).starts_with("default/p is gone\n"));
+        let again =
+            vec![(0, Happening::Added), (1, failed(5)), (2, Happening::Deleted), (3, Happening::Added)];
+        assert!(shown(again).starts_with("default/p is pending after 0 attempts\n"));
     }
 
     #[test]
