@@ -123,6 +123,32 @@ impl Comparison {
     pub fn differing(&self) -> usize {
         self.moved + self.gained + self.lost + self.preempts
     }
+
+    /// Counts an attempt that differs. `reason` explains both decisions, which takes as long as a
+    /// cycle, so it is asked only if the pod did not end in the same places the last time.
+    fn note(
+        &mut self,
+        last: &mut FxHashMap<Uid, usize>,
+        (now, pod): (Now, &PodInfo),
+        (recorded, other): (Decision, Decision),
+        reason: impl FnOnce(&Decision, &Decision) -> Reason,
+    ) {
+        *match (recorded.node(), other.node()) {
+            (Some(_), Some(_)) => &mut self.moved,
+            (Some(_), None) => &mut self.lost,
+            (None, Some(_)) => &mut self.gained,
+            (None, None) => &mut self.preempts,
+        } += 1;
+        let (differences, step) = (&mut self.differences, self.steps);
+        let known = last.get(&pod.uid).and_then(|place| differences.get_mut(*place));
+        if let Some(known) = known.filter(|it| it.recorded.is_like(&recorded) && it.other.is_like(&other)) {
+            known.attempts += 1;
+        } else if differences.len() < MOST_KEPT {
+            last.insert(pod.uid.clone(), differences.len());
+            let (time, pod, reason) = (now.wall, pod.key(), reason(&recorded, &other));
+            differences.push(Difference { step, time, pod, recorded, other, reason, attempts: 1 });
+        }
+    }
 }
 
 /// Compares the decisions of a record with those of another configuration.
@@ -180,27 +206,8 @@ impl Comparer {
         let own = Voter { settings: scheduler, ..other };
         let recorded = own.decision(pod);
         if !decision.is_like(&recorded) {
-            let reason = reason(pod, (&own, &recorded), (&other, &decision));
-            self.note(step.now, pod, (recorded, decision), reason);
-        }
-    }
-
-    fn note(&mut self, now: Now, pod: &PodInfo, (recorded, other): (Decision, Decision), reason: Reason) {
-        let Self { last, comparison, .. } = self;
-        *match (recorded.node(), other.node()) {
-            (Some(_), Some(_)) => &mut comparison.moved,
-            (Some(_), None) => &mut comparison.lost,
-            (None, Some(_)) => &mut comparison.gained,
-            (None, None) => &mut comparison.preempts,
-        } += 1;
-        let (differences, step) = (&mut comparison.differences, comparison.steps);
-        let known = last.get(&pod.uid).and_then(|place| differences.get_mut(*place));
-        if let Some(known) = known.filter(|it| it.recorded.is_like(&recorded) && it.other.is_like(&other)) {
-            known.attempts += 1;
-        } else if differences.len() < MOST_KEPT {
-            last.insert(pod.uid.clone(), differences.len());
-            let (time, pod) = (now.wall, pod.key());
-            differences.push(Difference { step, time, pod, recorded, other, reason, attempts: 1 });
+            let reason = |recorded: &_, decision: &_| reason(pod, (&own, recorded), (&other, decision));
+            self.comparison.note(&mut self.last, (step.now, pod), (recorded, decision), reason);
         }
     }
 }
