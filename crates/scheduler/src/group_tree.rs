@@ -55,8 +55,7 @@ impl GroupNode {
         }
         let mut by_group: BTreeMap<Arc<str>, Vec<QueuedPod>> = BTreeMap::new();
         for member in members {
-            let root_of = |key: &Arc<str>| forest.root_of(&GroupKey::of_pods(Arc::clone(key)));
-            if let Some(key) = member.pod.group_key().filter(|key| root_of(key).as_ref() == Some(root)) {
+            if let Some(key) = member.pod.group_key() {
                 by_group.entry(key).or_default().push(member);
             }
         }
