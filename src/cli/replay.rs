@@ -1,7 +1,6 @@
 //! `supercargo replay`: replays a recorded run.
 
-use std::fs::File;
-use std::io::{self, BufReader, IsTerminal as _, Write as _, stderr};
+use std::io::{IsTerminal as _, Write as _, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,11 +15,8 @@ use supercargo_scheduler::{Options, Scheduler};
 use tokio::time::Instant;
 
 use super::output::{error_line, print, print_error};
-use crate::insight::{Format, NO_ANSWER, key};
+use crate::insight::{Format, NO_ANSWER, TIMELINE_MEMORY, key, open_record};
 use crate::options::scheduler_options;
-
-/// The memory limit of the log of a replay, for all pods of the record.
-const TIMELINE_MEMORY: usize = 1 << 30;
 
 #[derive(Debug, Args)]
 pub(super) struct Replay {
@@ -143,8 +139,8 @@ impl Replay {
             if let Some(problem) = incomplete {
                 bail!("{problem}, but {name} follows");
             }
-            let record = open(file).with_context(|| format!("cannot read {name}"))?;
-            let replayed = replay_with(&mut scheduler, BufReader::new(record), configure, &mut before);
+            let record = open_record(file).with_context(|| format!("cannot read {name}"))?;
+            let replayed = replay_with(&mut scheduler, record, configure, &mut before);
             let replayed = replayed.with_context(|| name.clone())?;
             incomplete = problem(&replayed).map(|problem| format!("{name}: {problem}"));
             steps += replayed.steps;
@@ -167,12 +163,6 @@ fn problem(replayed: &Replayed) -> Option<&'static str> {
     } else {
         (replayed.steps == 0).then_some("the file is empty")
     }
-}
-
-/// Opens a record. A folder can be opened, too, but not read.
-fn open(path: &Path) -> io::Result<File> {
-    let file = File::open(path)?;
-    if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
 }
 
 /// Counts steps on standard error, if that is a terminal.

@@ -1,7 +1,7 @@
 //! Questions to a capture, or to a record.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,8 +16,14 @@ use super::progress::Deadline;
 use super::question::State;
 use crate::options::scheduler_options;
 
-/// The memory limit of the log of what happened to pods.
-const TIMELINE_MEMORY: usize = 1 << 30;
+/// The memory limit of the log of what happened to pods, for all pods of a file.
+pub(crate) const TIMELINE_MEMORY: usize = 1 << 30;
+
+/// Opens a record. A folder can be opened, too, but not read.
+pub(crate) fn open(path: &Path) -> io::Result<BufReader<File>> {
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(BufReader::new(file)) }
+}
 
 /// A capture, or a record.
 #[derive(Args, Clone, Debug, Default)]
@@ -63,8 +69,7 @@ impl Files {
                 }
                 Ok(scheduler_options(&current))
             };
-            let record = File::open(file).with_context(|| format!("cannot read {}", name()))?;
-            let record = BufReader::new(record);
+            let record = open(file).with_context(|| format!("cannot read {}", name()))?;
             let restored = restore(&mut scheduler, record, configure, self.until).with_context(name)?;
             steps += restored.steps;
             if restored.steps > 0 {

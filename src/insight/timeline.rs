@@ -11,7 +11,7 @@ use super::question::{Answer, Format, Question, State, View};
 #[serde(rename_all = "kebab-case")]
 #[command(after_help = "\
 Exit codes: 0 if the log has something about the pod, 2 for wrong usage, 3 if it has not, or cannot be read.
-Only a running supercargo answers: use `kubectl supercargo timeline`, --leader or --server.
+Only a running supercargo or a file answers: use `kubectl supercargo timeline`, --leader, --server or --from.
 `supercargo replay --timeline` answers from a record.")]
 pub(crate) struct TimelineQuestion {
     /// Pod: NAME, pod/NAME or NAMESPACE/NAME. It may be gone

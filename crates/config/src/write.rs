@@ -49,22 +49,26 @@ impl Config {
 
     /// The same without the TLS settings of extenders, which can have a private key.
     pub fn to_yaml_without_keys(&self) -> String {
-        let mut config = self.to_value();
-        for extender in config["extenders"].as_array_mut().into_iter().flatten() {
+        yaml::write(&self.with_extenders(|extender| {
             extender.as_object_mut().map(|extender| extender.remove("tlsConfig"));
-        }
-        yaml::write(&config)
+        }))
     }
 
     /// The content of `/configz`: `{"componentconfig": …}`, with keys redacted.
     pub fn configz(&self) -> Value {
-        let mut config = self.to_value();
-        for extender in config["extenders"].as_array_mut().into_iter().flatten() {
+        let config = self.with_extenders(|extender| {
             if let Some(key) = extender.pointer_mut("/tlsConfig/keyData") {
                 *key = "REDACTED".into();
             }
-        }
+        });
         json!({ "componentconfig": config })
+    }
+
+    /// The configuration with this change to each extender.
+    fn with_extenders(&self, change: impl FnMut(&mut Value)) -> Value {
+        let mut config = self.to_value();
+        config["extenders"].as_array_mut().into_iter().flatten().for_each(change);
+        config
     }
 }
 

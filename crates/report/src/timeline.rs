@@ -37,7 +37,6 @@ fn write(text: &mut String, pod: &PodKey, History { entries, cut_at }: &History)
 
 /// Where the pod is now, and how long that took.
 fn headline(pod: &PodKey, entries: &[Entry]) -> String {
-    let is_added = |entry: &&Entry| entry.what == Happening::Added;
     // Before, there may have been another pod of this name.
     let begin = entries.iter().rposition(|entry| entry.what == Happening::Added).unwrap_or_default();
     let entries = &entries[begin..];
@@ -53,15 +52,16 @@ fn headline(pod: &PodKey, entries: &[Entry]) -> String {
         _ => None,
     });
     let tries = count(number.unwrap_or_default() as usize, "attempt");
-    let added = entries.iter().find(is_added).map(|added| last.time.since(added.time));
-    let since = added.map_or_else(String::new, |took| format!(", {} after it was added", duration(took)));
+    let added = entries.first().filter(|first| first.what == Happening::Added);
+    let since = added.map_or_else(String::new, |added| {
+        format!(", {} after it was added", duration(last.time.since(added.time)))
+    });
     match &last.what {
         Happening::Bound(node) => format!("{pod} is on {node}: bound{since}, with {tries}"),
         Happening::Chosen(node, _) => format!("{pod} is being bound to {node}"),
         Happening::Permitted => format!("{pod} is being bound: Permit lets it go"),
         Happening::Waits(plugin) => format!("{pod} waits on Permit, for {plugin}"),
         Happening::Gated(plugin) => format!("{pod} is held by {plugin} before it is queued"),
-        Happening::Deleted => format!("{pod} is gone"),
         Happening::PreemptedBy(by) => format!("{pod} is evicted for {by}"),
         _ => format!("{pod} is pending after {tries}"),
     }
