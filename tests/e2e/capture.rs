@@ -6,8 +6,9 @@ use http::Method;
 use serde_json::{Value, json};
 use supercargo_apiserver::{ApiServer, Listen};
 
+use super::insight::start;
 use super::wire::ask;
-use crate::support::{Supercargo, answer, free_port, node, pod, segment};
+use crate::support::{answer, free_port, node, pod, segment};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_capture_and_a_record_answer_as_the_scheduler_did() {
@@ -22,11 +23,8 @@ async fn a_capture_and_a_record_answer_as_the_scheduler_did() {
         create("/api/v1/nodes", &node(name, &[], &[("memory", memory), ("pods", "10")])).await;
     }
     let port = free_port();
-    let port_flag = format!("--secure-port={port}");
     let open = "--authorization-always-allow-paths=/insight/*";
-    let flags = ["--bind-address=127.0.0.1", &port_flag, "--insight", open, "--record", &path("record")];
-    let supercargo = Supercargo::start(&kubeconfig, None, &flags);
-    supercargo.wait_until_scheduling();
+    let supercargo = start(&kubeconfig, port, &["--insight", open, "--record", &path("record")]);
     for (name, memory) in [("small", "1Gi"), ("large", "16Gi")] {
         let pod = pod(name).by("supercargo").asking("memory", memory).build();
         create("/api/v1/namespaces/default/pods", &pod).await;

@@ -34,7 +34,7 @@ spec:
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// Starts supercargo with these arguments. Only this test can reach it.
-fn start(kubeconfig: &Path, port: u16, args: &[&str]) -> Supercargo {
+pub(super) fn start(kubeconfig: &Path, port: u16, args: &[&str]) -> Supercargo {
     let port = format!("--secure-port={port}");
     let supercargo =
         Supercargo::start(kubeconfig, None, &[&["--bind-address=127.0.0.1", &port], args].concat());

@@ -4,8 +4,9 @@ use http::Method;
 use serde_json::{Value, json};
 use supercargo_apiserver::{ApiServer, Listen};
 
+use super::insight::start;
 use super::wire::ask;
-use crate::support::{Supercargo, answer, free_port, node, pod, segment};
+use crate::support::{answer, free_port, node, pod, segment};
 
 /// The page shows the answer of this test.
 const GUIDE: &str = include_str!("../../docs/timeline.md");
@@ -37,15 +38,8 @@ async fn a_pod_is_followed_by_a_running_supercargo_and_in_a_record() {
     let create = async |path: &str, object: &Value| ask(&server, Method::POST, path, object).await;
     create("/api/v1/nodes", &node("small", &[], &[("cpu", "2"), ("pods", "10")])).await;
     let (record, port) = (folder.path().join("record").display().to_string(), free_port());
-    let start = |more: &[&str]| {
-        let port = format!("--secure-port={port}");
-        let open = "--authorization-always-allow-paths=/insight/*";
-        let args = [&["--bind-address=127.0.0.1", &port, "--insight", open], more].concat();
-        let supercargo = Supercargo::start(&kubeconfig, None, &args);
-        supercargo.wait_until_scheduling();
-        supercargo
-    };
-    let supercargo = start(&["--record", &record]);
+    let open = "--authorization-always-allow-paths=/insight/*";
+    let supercargo = start(&kubeconfig, port, &["--insight", open, "--record", &record]);
     create("/api/v1/namespaces/default/pods", &pod("web").by("supercargo").asking("cpu", "4").build()).await;
     supercargo.wait_for_line(&["default/web"]);
     create("/api/v1/nodes", &node("large", &[], &[("cpu", "8"), ("pods", "10")])).await;
@@ -77,7 +71,7 @@ async fn a_pod_is_followed_by_a_running_supercargo_and_in_a_record() {
     assert_eq!(without, events(&printed));
     assert_eq!(replay("default/nobody").0, Some(3));
 
-    let off = start(&["--timeline-memory=0"]);
+    let off = start(&kubeconfig, port, &["--insight", open, "--timeline-memory=0"]);
     let (code, _, error) = timeline(&["web"]);
     assert!(code == Some(3) && error.contains("--timeline-memory=0"), "{error}");
     off.stop();

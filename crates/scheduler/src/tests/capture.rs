@@ -34,10 +34,15 @@ fn captured() -> (TestBed, String) {
         bed.handle(Input::QueuedPod(Notification::Added(Arc::new(pod.build()))));
         bed.cycle();
     }
+    let capture = capture_of(&bed);
+    (bed, capture)
+}
+
+fn capture_of(bed: &TestBed) -> String {
     let mut fork = bed.scheduler.fork(bed.now, with_log()).unwrap();
     let mut lines = Vec::new();
     fork.capture("text".to_owned(), |call| lines.extend(call.to_line().unwrap()));
-    (bed, String::from_utf8(lines).unwrap())
+    String::from_utf8(lines).unwrap()
 }
 
 fn restored(capture: &str) -> Fork {
@@ -80,10 +85,7 @@ fn a_capture_has_no_environment_and_no_objects_of_unknown_kinds() {
     let bound = PodInfo { raw: whole("pod"), node_name: Some("n".into()), ..pod.clone() };
     bed.handle(Input::QueuedPod(Notification::Added(Arc::new(PodInfo { uid: "other".into(), ..pod }))));
     bed.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))));
-    let mut fork = bed.scheduler.fork(bed.now, with_log()).unwrap();
-    let mut lines = Vec::new();
-    fork.capture("text".to_owned(), |call| lines.extend(call.to_line().unwrap()));
-    let capture = String::from_utf8(lines).unwrap();
+    let capture = capture_of(&bed);
     assert_eq!(capture.matches("Pod\":{").count(), 2, "{capture}");
     assert!(!capture.contains("canary"), "{capture}");
 }
