@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::out_of_tree_plugin;
 use crate::plan::MACHINES;
+use crate::sabotage::Sabotage;
 
 /// The disks.
 pub struct Disks {
@@ -18,14 +19,16 @@ pub struct Disks {
     torn: [bool; MACHINES],
     has_extender: bool,
     elects: bool,
+    /// Whether gangs wait for their least number of pods.
+    gangs: bool,
 }
 
 impl Disks {
-    /// Disks with the first configuration: with an extender or not, and with leader election or
-    /// not.
-    pub fn new(has_extender: bool, elects: bool) -> Result<Self> {
+    /// Disks with the first configuration: with an extender or not, and as the sabotage has it.
+    pub fn new(has_extender: bool, sabotage: Option<Sabotage>) -> Result<Self> {
         let (folder, torn) = (tempfile::tempdir()?, [false; MACHINES]);
-        let mut disks = Self { folder, generation: 0, torn, has_extender, elects };
+        let (elects, gangs) = (sabotage != Some(Sabotage::NoElection), sabotage != Some(Sabotage::SplitGang));
+        let mut disks = Self { folder, generation: 0, torn, has_extender, elects, gangs };
         disks.change()?;
         Ok(disks)
     }
@@ -75,6 +78,10 @@ impl Disks {
                 } },
             }],
         });
+        if !self.gangs {
+            config["profiles"][0]["plugins"]["multiPoint"]["disabled"] =
+                json!([{ "name": "GangScheduling" }]);
+        }
         if self.has_extender {
             config["extenders"] = json!([{
                 "urlPrefix": "http://127.0.0.1:9/", "filterVerb": "filter", "prioritizeVerb": "prioritize",

@@ -2,6 +2,7 @@
 //! scheduler before and after it takes effect.
 
 mod devices;
+mod gangs;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,6 +23,7 @@ use crate::api::{ask, get, text};
 use crate::trace::Trace;
 
 pub use devices::claim_of;
+pub use gangs::is_incomplete;
 
 /// How long a lease lasts: the default of the configuration.
 pub const LEASE: Duration = Duration::from_secs(15);
@@ -59,6 +61,7 @@ pub struct InvariantChecker {
     bound: BTreeMap<String, (Arc<str>, Duration)>,
     /// By whom and when claims got their devices, by UID.
     allocated: BTreeMap<String, (Arc<str>, Duration)>,
+    gangs: gangs::Gangs,
     /// When nodes last changed.
     touched: BTreeMap<String, Duration>,
     /// Until when nothing is checked, because etcd was restored.
@@ -117,6 +120,7 @@ impl InvariantChecker {
             acquired: BTreeMap::new(),
             bound: BTreeMap::new(),
             allocated: BTreeMap::new(),
+            gangs: gangs::Gangs::default(),
             touched: BTreeMap::new(),
             forgiven_until: Duration::ZERO,
             views_lag_until: Duration::ZERO,
@@ -157,6 +161,7 @@ impl InvariantChecker {
         let now = self.now();
         self.bound.clear();
         self.allocated.clear();
+        self.gangs.clear();
         self.holders.push((now, None));
         self.forgiven_until = now + FORGIVEN;
     }
@@ -192,6 +197,10 @@ impl InvariantChecker {
                 checker.fail(format!("{}: {path} sent again, although it had taken effect", from.process));
             }
         }
+        if kind == RequestKind::Write && request.method() == Method::DELETE {
+            let pod = ask(server, Method::GET, &path, None).await.1;
+            checker.lock().lose_member(&pod);
+        }
         Seen { from: from.clone(), method: request.method().clone(), path, kind, was_allocated }
     }
 
@@ -224,6 +233,7 @@ impl InvariantChecker {
                 checker.lock().see_binding(&from, &pod);
                 Self::check_room(checker, server, &from, &pod.spec.node_name).await;
                 Self::check_reservations(checker, server, &from, &pod).await;
+                Self::see_member(checker, server, &pod).await;
             }
             RequestKind::Claim if !was_allocated => Self::check_devices(checker, server, &from, &path).await,
             _ => {}
@@ -361,6 +371,8 @@ struct BoundSpec {
     containers: Vec<Value>,
     #[serde(default, rename = "resourceClaims")]
     claims: Vec<Value>,
+    #[serde(default, rename = "schedulingGroup")]
+    scheduling_group: Value,
 }
 
 #[derive(Default, Deserialize)]

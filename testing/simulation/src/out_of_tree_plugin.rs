@@ -49,7 +49,7 @@ enum Keeps {
 }
 
 /// The plugins of a simulated scheduler.
-pub fn catalog(sabotage: Option<Sabotage>) -> Catalog {
+pub fn catalog(sabotage: Option<Sabotage>, features: &Features) -> Catalog {
     type Factory = fn(&Value, &Features) -> Result<Arc<dyn Plugin>, ArgsError>;
     let factory: Factory = match sabotage {
         Some(Sabotage::NoHint) => |_, _| Ok(Lonely::plugin(false, Keeps::Nothing)),
@@ -59,7 +59,7 @@ pub fn catalog(sabotage: Option<Sabotage>) -> Catalog {
         Some(Sabotage::LostAllocation) => |_, _| Ok(Lonely::plugin(true, Keeps::NoAllocations)),
         _ => |_, _| Ok(Lonely::plugin(true, Keeps::Nothing)),
     };
-    Catalog::in_tree().with_plugin(NAME, factory)
+    Catalog::in_tree().with_plugin(NAME, factory).with_features(features.clone())
 }
 
 impl Lonely {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
+use supercargo_framework::features::{Feature, Features};
 
 /// The number of schedulers.
 pub const MACHINES: usize = 3;
@@ -40,6 +41,8 @@ pub struct Plan {
     pub pause: Duration,
     /// Whether an extender filters and scores.
     pub has_extender: bool,
+    /// Whether pods come in groups, too.
+    pub has_groups: bool,
     /// Whether API servers stream initial lists. Those that do not answer them from their cache.
     pub streams_lists: bool,
     /// The memory of evaluation tables, in bytes. With little, tables are evicted.
@@ -182,6 +185,12 @@ impl Trouble {
 }
 
 impl Plan {
+    /// The features of schedulers.
+    pub fn features(&self) -> Features {
+        let on = GROUPS.into_iter().filter(|_| self.has_groups);
+        on.fold(Features::default(), |features, feature| features.with(feature, true))
+    }
+
     /// The plan of a seed, without the faults at these positions.
     pub fn new(seed: u64, length: Duration, without: &[usize]) -> Self {
         let mut random = Rng::with_seed(seed);
@@ -221,10 +230,36 @@ impl Plan {
             position += 1;
             !without.contains(&(position - 1))
         });
+        // Drawn apart, so that seeds without groups are what they were before there were groups.
+        let has_groups = Rng::with_seed(seed ^ 0x6772_6f75).u32(..4) == 0;
+        for fault in faults.iter_mut().filter(|_| has_groups) {
+            if let Trouble::Lag { resource: resource @ "persistentvolumes", .. } = &mut fault.what {
+                *resource = "podgroups";
+            }
+        }
         let pause = Duration::from_millis(pause);
-        Self { seed, mood, length, nodes, pause, has_extender, streams_lists, table_memory, faults }
+        Self {
+            seed,
+            mood,
+            length,
+            nodes,
+            pause,
+            has_extender,
+            has_groups,
+            streams_lists,
+            table_memory,
+            faults,
+        }
     }
 }
+
+/// The features of groups.
+const GROUPS: [Feature; 4] = [
+    Feature::GenericWorkload,
+    Feature::TopologyAwareWorkloadScheduling,
+    Feature::PodGroupPreemptionPolicy,
+    Feature::CompositePodGroup,
+];
 
 /// Requests of the leader are lost until the end. The first pods whose fate is checked come then.
 fn last_fault(random: &mut Rng, length: Duration) -> PlannedFault {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use supercargo_apiserver::ApiServer;
 
 use crate::api::{self, ask, list};
-use crate::invariants::{InvariantChecker, LEASE, LEASE_PATH, claim_of};
+use crate::invariants::{InvariantChecker, LEASE, LEASE_PATH, claim_of, is_incomplete};
 use crate::machine::cpu_time;
 use crate::plan::{LAST_FAULT, Mood, Plan};
 use crate::sabotage::Sabotage;
@@ -22,6 +22,7 @@ use crate::world::{FEW_CHANGES, World};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const RESOURCE_CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+const POD_GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 /// How long pods that fit may wait after the last fault: two leases, the longest backoff, and what
 /// dead connections and repeated lists take.
@@ -196,7 +197,9 @@ async fn check_conditions(
     checker: &Mutex<InvariantChecker>,
     waiting: &BTreeMap<String, Value>,
 ) {
-    for pod in list(server, PODS).await.iter().filter(|pod| waiting.contains_key(api::uid(pod))) {
+    let (pods, groups) = (list(server, PODS).await, list(server, POD_GROUPS).await);
+    let waits = |pod: &&Value| waiting.contains_key(api::uid(pod)) && !is_incomplete(pod, &groups, &pods);
+    for pod in pods.iter().filter(waits) {
         let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
         let mut scheduled = conditions.filter(|condition| condition["type"] == "PodScheduled");
         if scheduled.next().is_none_or(|condition| condition["status"] != "False") {

@@ -59,6 +59,8 @@ pub enum Sabotage {
     LostAllocation,
     /// An allocation stays pending when its binding has failed.
     KeptAllocation,
+    /// The plugin that holds the pods of a gang back is off, so that gangs start in part.
+    SplitGang,
     /// Memory grows with each binding.
     KeptBytes,
 }

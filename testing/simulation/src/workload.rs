@@ -1,6 +1,7 @@
 //! What users, controllers and nodes do: the changes that schedulers react to.
 
 mod devices;
+mod groups;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -62,6 +63,7 @@ pub struct Workload {
     random: Rng,
     pause: Duration,
     nodes: u64,
+    has_groups: bool,
     /// The number of objects so far, for names.
     made: u64,
     /// What can be deleted, the oldest first.
@@ -82,6 +84,7 @@ impl Workload {
             random,
             pause: plan.pause,
             nodes: plan.nodes,
+            has_groups: plan.has_groups,
             made: 0,
             living: VecDeque::new(),
             removed: Vec::new(),
@@ -178,6 +181,7 @@ impl Workload {
         let mut paths = self.add_pods_that_fit(count).await;
         paths.push(format!("{PODS}/{claim}"));
         paths.push(self.add_device_probe().await);
+        paths.extend(self.add_gang_probe().await);
         paths
     }
 
@@ -189,6 +193,7 @@ impl Workload {
         paths.push(format!("{PODS}/{contender}"));
         paths.push(self.add_lonely().await);
         paths.push(self.add_device_probe().await);
+        paths.extend(self.add_gang_probe().await);
         paths
     }
 
@@ -235,7 +240,7 @@ impl Workload {
     /// Deletes everything but nodes.
     pub async fn clear(&mut self) {
         let paths = [DEPLOYMENTS, JOBS, BUDGETS, PODS, CLAIMS, VOLUMES];
-        for path in paths.into_iter().chain(devices::PATHS) {
+        for path in paths.into_iter().chain(devices::PATHS).chain(groups::PATHS) {
             for object in list(&self.server, path).await {
                 let path = format!("{path}/{}", api::name(&object));
                 let now = json!({ "gracePeriodSeconds": 0, "propagationPolicy": "Background" });
@@ -256,6 +261,9 @@ impl Workload {
     pub async fn act(&mut self) {
         if self.living.len() as u64 > self.nodes * CROWD / 4 {
             self.delete_oldest().await;
+        }
+        if self.has_groups && self.random.u32(..8) == 0 {
+            return self.act_on_groups().await;
         }
         match self.random.u32(..120) {
             0..35 => self.add_pod().await,
@@ -302,8 +310,16 @@ impl Workload {
 
     async fn delete_oldest(&mut self) {
         let Some(path) = self.living.pop_front() else { return };
+        self.delete(&path).await;
+    }
+
+    async fn delete(&self, path: &str) {
         self.checker.lock().note(format_args!("deleted {path}"));
-        tell(&self.server, Method::DELETE, &path, Some(&json!({ "propagationPolicy": "Background" }))).await;
+        if self.has_groups && path.starts_with(PODS) {
+            let pod = ask(&self.server, Method::GET, path, None).await.1;
+            self.checker.lock().lose_member(&pod);
+        }
+        tell(&self.server, Method::DELETE, path, Some(&json!({ "propagationPolicy": "Background" }))).await;
     }
 
     async fn add_pod(&mut self) {

@@ -17,6 +17,7 @@ use supercargo::owner::Owner;
 use supercargo_apiserver::faults::Matcher;
 use supercargo_apiserver::sim::{self, Simulation};
 use supercargo_apiserver::{ApiServer, Backup, Settings};
+use supercargo_framework::Features;
 use supercargo_scheduler::Stats;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -83,6 +84,7 @@ pub struct World {
     backed_up: Duration,
     disks: Disks,
     table_memory: usize,
+    features: Features,
     sabotage: Option<Sabotage>,
     zero: Instant,
     runtime: Runtime,
@@ -123,8 +125,13 @@ impl World {
             let micros = EPOCH + i64::try_from(zero.elapsed().as_micros()).unwrap_or(i64::MAX - EPOCH);
             Timestamp::from_microsecond(micros).unwrap_or_default()
         };
-        let settings =
-            Settings { history: 20_000, seed: plan.seed, clock: Arc::new(clock), ..Settings::default() };
+        let settings = Settings {
+            history: 20_000,
+            seed: plan.seed,
+            pod_groups: plan.has_groups,
+            clock: Arc::new(clock),
+            ..Settings::default()
+        };
         let server = ApiServer::new(settings);
         let checker = checker_of();
         let random = Rng::with_seed(plan.seed ^ 0x6e65_7477);
@@ -155,8 +162,9 @@ impl World {
             retained: Retained::default(),
             checked: Duration::ZERO,
             backed_up: Duration::ZERO,
-            disks: Disks::new(plan.has_extender, sabotage != Some(Sabotage::NoElection))?,
+            disks: Disks::new(plan.has_extender, sabotage)?,
             table_memory: plan.table_memory,
+            features: plan.features(),
             sabotage,
             zero,
             runtime,
@@ -246,6 +254,7 @@ impl World {
         let end = self.now + fault.lasts;
         {
             let mut checker = self.checker.lock();
+            checker.disturb_gangs_until(end);
             if what.delays_watches() {
                 checker.views_lag(end);
             }
@@ -401,7 +410,7 @@ impl World {
             is_blind: self.sabotage == Some(Sabotage::BlindFence),
             config: &config,
             table_memory: self.table_memory,
-            catalog: out_of_tree_plugin::catalog(self.sabotage),
+            catalog: out_of_tree_plugin::catalog(self.sabotage, &self.features),
             client: Box::new(move || client(from, letters, now)),
             change: &move |owner| {
                 owner.set_calls(Box::new(extender.clone()));
@@ -503,6 +512,7 @@ impl World {
     fn look(&mut self) {
         if self.now >= self.checked + CHECK_PERIOD {
             self.checked = self.now;
+            self.checker.lock().check_gangs();
             let mut found = Vec::new();
             for (process, owner) in self.owners() {
                 let scheduler = owner.scheduler();
