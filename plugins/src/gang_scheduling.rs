@@ -9,15 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use supercargo_framework::context::Command;
+use supercargo_framework::context::{Command, WaitingPod};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::objects::{
-    GroupKey, GroupKind, GroupPolicy, Members, Object, ObjectBody as _, PodGroup, resources,
+    Counted, GroupKey, GroupKind, GroupPolicy, Object, ObjectBody as _, PodGroup, resources,
 };
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, Permit, PermitPlugin, PreEnqueuePlugin,
 };
-use supercargo_framework::pod::PodKey;
 use supercargo_framework::registry::{ArgsError, without_args};
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, Feature, Features, Plugin, PodInfo, QueueContext, Status,
@@ -65,9 +64,7 @@ impl PreEnqueuePlugin for GangScheduling {
             ));
         };
         let Some(root) = forest.root_of(&group) else { return Status::unresolvable(no_hierarchy(&group)) };
-        if root == group && spec.policy == GroupPolicy::Basic
-            || forest.has_quorum(&root, &|key| cx.objects.members.get(key).map_or(0, Members::all))
-        {
+        if root == group && spec.policy == GroupPolicy::Basic || forest.has_quorum(&root, Counted::Known) {
             return Status::success();
         }
         Status::unresolvable(match root.kind {
@@ -96,19 +93,18 @@ impl PermitPlugin for GangScheduling {
         if root == group && spec.policy == GroupPolicy::Basic {
             return Permit::Allow;
         }
-        let leaves = forest.leaves(&root);
-        let members = || leaves.iter().filter_map(|key| cx.members_of(key));
-        if forest.has_quorum(&root, &|key| cx.members_of(key).map_or(0, Members::scheduled)) {
-            for waiting in cx.waiting_pods() {
-                if members().any(|members| members.stage(&waiting.uid).is_some()) {
-                    cx.command(Command::Allow { pod: waiting.uid.clone(), plugin: NAME.into() });
-                }
-            }
-            return Permit::Allow;
+        if !forest.has_quorum(&root, Counted::Scheduled) {
+            // The other pods of the tree are tried in this attempt, so no queue has them.
+            return Permit::Wait(PERMIT_TIMEOUT);
         }
-        let key = |name: &Arc<str>| PodKey { namespace: Arc::clone(&pod.namespace), name: Arc::clone(name) };
-        cx.command(Command::Activate(members().flat_map(Members::unscheduled).map(key).collect()));
-        Permit::Wait(PERMIT_TIMEOUT)
+        let is_of_tree = |waiting: &&WaitingPod| {
+            let group = waiting.group.clone().map(GroupKey::of_pods);
+            group.is_some_and(|group| forest.root_of(&group).as_ref() == Some(&root))
+        };
+        for waiting in cx.waiting_pods().iter().filter(is_of_tree) {
+            cx.command(Command::Allow { pod: waiting.uid.clone(), plugin: NAME.into() });
+        }
+        Permit::Allow
     }
 }
 
@@ -214,12 +210,18 @@ mod tests {
         Arc::new(object(&resources::POD_GROUP, &format!("default/{name}"), body))
     }
 
+    fn waiting_pod(name: &str, group: &str) -> WaitingPod {
+        let pod = pod(name).group(group).build();
+        let (key, group) = (pod.key(), pod.group_key());
+        WaitingPod { uid: pod.uid, key, group, node_name: "n".into(), pending: Vec::new() }
+    }
+
     /// Objects with a gang `g` of two, of which these pods are known.
     fn with_members(stages: &[(&str, MemberStage)]) -> Objects {
         let mut objects = Objects::default();
         objects.insert(group("g", GroupPolicy::Gang(2)));
         for (name, stage) in stages {
-            objects.members.set(&pod(name).group("g").build(), Some(*stage));
+            objects.set_member(&pod(name).group("g").build(), Some(*stage));
         }
         objects
     }
@@ -251,12 +253,7 @@ mod tests {
     fn the_last_pod_of_a_gang_lets_all_go() {
         let stages =
             [("a", MemberStage::Assumed), ("b", MemberStage::Assumed), ("c", MemberStage::Unscheduled)];
-        let waiting = [supercargo_framework::context::WaitingPod {
-            uid: "a".into(),
-            key: pod("a").build().key(),
-            node_name: "n".into(),
-            pending: Vec::new(),
-        }];
+        let waiting = [waiting_pod("a", "g")];
         for (known, is_complete) in [(&stages[..2], true), (&stages[1..], false)] {
             let (nodes, objects) = (Nodes::default(), with_members(known));
             let cx = Context::new(&nodes, &objects, &waiting, Now::default());
@@ -270,9 +267,7 @@ mod tests {
                     "{commands:?}"
                 );
             } else {
-                assert!(matches!(answer, Permit::Wait(PERMIT_TIMEOUT)));
-                let [Command::Activate(pods)] = &commands[..] else { panic!("{commands:?}") };
-                assert_eq!(pods.iter().map(|key| &*key.name).collect::<Vec<_>>(), ["c"]);
+                assert!(matches!(answer, Permit::Wait(PERMIT_TIMEOUT)) && commands.is_empty());
             }
         }
     }
@@ -315,7 +310,7 @@ mod tests {
             objects.insert(object(&resources::POD_GROUP, &format!("default/{name}"), body).into());
         }
         for (name, group, stage) in members {
-            objects.members.set(&pod(name).group(group).build(), Some(*stage));
+            objects.set_member(&pod(name).group(group).build(), Some(*stage));
         }
         objects
     }
@@ -339,13 +334,8 @@ mod tests {
     #[test]
     fn the_pod_that_completes_a_tree_lets_pods_of_all_its_groups_go() {
         let (assumed, new) = (MemberStage::Assumed, MemberStage::Unscheduled);
-        let waiting = ["a", "b", "other"].map(|name| supercargo_framework::context::WaitingPod {
-            uid: name.into(),
-            key: pod(name).build().key(),
-            node_name: "n".into(),
-            pending: Vec::new(),
-        });
-        for (stage, expected) in [(assumed, 2), (new, 1)] {
+        let waiting = [("a", "g"), ("b", "h"), ("other", "o")].map(|(name, group)| waiting_pod(name, group));
+        for (stage, expected) in [(assumed, 2), (new, 0)] {
             let objects = tree(&[("a", "g", assumed), ("b", "h", assumed), ("c", "g", stage)]);
             let nodes = Nodes::default();
             let cx = Context::new(&nodes, &objects, &waiting, Now::default());
@@ -353,9 +343,6 @@ mod tests {
                 plugin().permit(&cx, &mut CycleState::new(), &pod("b").group("h").build(), &"n".into());
             let commands = cx.take_commands();
             assert_eq!((matches!(answer, Permit::Allow), commands.len()), (stage == assumed, expected));
-            if stage == new {
-                assert!(matches!(&commands[0], Command::Activate(pods) if *pods[0].name == *"c"));
-            }
         }
     }
 

@@ -178,6 +178,8 @@ pub struct WaitingPod {
     pub uid: Uid,
     /// Its name.
     pub key: PodKey,
+    /// The key of its PodGroup, `namespace/name`.
+    pub group: Option<Arc<str>>,
     /// The node reserved for it.
     pub node_name: Arc<str>,
     /// The plugins that still hold it, each with its timeout, counted from the start of the wait.
@@ -379,7 +381,7 @@ impl<'a> Context<'a> {
     /// The pods of a group, by its key. Not a read that is recorded: nothing that is kept depends
     /// on it.
     pub fn members_of(&self, group: &str) -> Option<&'a Members> {
-        self.objects.members.get(group)
+        self.objects.members().get(group)
     }
 
     /// The groups, as trees. Not a read that is recorded, either.

@@ -172,8 +172,7 @@ pub struct Objects {
     /// Keys of objects that belong to a node, by kind and node.
     on_nodes: FxHashMap<Text, FxHashMap<Arc<str>, BTreeSet<Arc<str>>>>,
     forest: GroupForest,
-    /// The pods of groups. The scheduler keeps them.
-    pub members: MembersByGroup,
+    members: MembersByGroup,
 }
 
 #[cfg(any(test, feature = "testing"))]
@@ -203,6 +202,20 @@ impl Objects {
     /// before the first group is stored.
     pub fn set_composite_groups(&mut self, enabled: bool) {
         self.forest.set_parents(enabled);
+    }
+
+    /// The pods of groups.
+    pub fn members(&self) -> &MembersByGroup {
+        &self.members
+    }
+
+    /// Sets how far a pod of a group is; `None` removes it. A pod without a group is ignored.
+    pub fn set_member(&mut self, pod: &PodInfo, stage: Option<MemberStage>) {
+        let Some(group) = pod.group_key() else { return };
+        self.members.set(Arc::clone(&group), pod, stage);
+        let counts = self.members.get(&group).map(|members| (members.all(), members.scheduled()));
+        let (known, scheduled) = counts.unwrap_or_default();
+        self.forest.set_pods(group, known, scheduled);
     }
 
     /// The groups, as trees.

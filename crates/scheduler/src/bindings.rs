@@ -127,6 +127,7 @@ impl Bindings {
             self.waiting.push(WaitingPod {
                 uid: binding.pod().uid.clone(),
                 key: binding.pod().key(),
+                group: binding.pod().group_key(),
                 node_name: Arc::clone(&binding.node),
                 pending,
             });

@@ -94,7 +94,7 @@ impl Scheduler {
 
     /// The pods of a group that are on nodes, in no order.
     pub(crate) fn scheduled_pods(&self, key: &str) -> impl Iterator<Item = &Arc<PodInfo>> {
-        let pods = self.objects.members.get(key).into_iter().flat_map(Members::scheduled_pods);
+        let pods = self.objects.members().get(key).into_iter().flat_map(Members::scheduled_pods);
         pods.filter_map(|uid| self.cache.pod(uid))
     }
 
@@ -182,7 +182,7 @@ impl Scheduler {
         calls: &mut dyn Calls,
     ) -> Trial {
         let members = &mut members[node.members.clone()];
-        let scheduled = self.objects.members.get(&node.key.key).map_or(0, Members::scheduled);
+        let scheduled = self.objects.members().get(&node.key.key).map_or(0, Members::scheduled);
         let mut quorum = Quorum { min_count: node.min_count, scheduled, remaining: members.len() };
         if matches!(quorum.progress(), Progress::OutOfReach) {
             let message = format!("pod group is unschedulable, {}", quorum.out_of_reach());

@@ -264,7 +264,7 @@ impl Scheduler {
         } else {
             known.map(|_| MemberStage::Unscheduled)
         };
-        self.objects.members.set(pod, stage);
+        self.objects.set_member(pod, stage);
     }
 
     fn node(&mut self, now: Now, notification: Notification<NodeRecord>) {

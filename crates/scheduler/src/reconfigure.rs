@@ -32,7 +32,7 @@ impl Scheduler {
         let unserved = self.queued_without_profile();
         for pod in &unserved {
             // PreEnqueue counts the members of a group.
-            self.objects.members.set(pod, None);
+            self.objects.set_member(pod, None);
         }
         let extended = !self.extenders.is_empty();
         self.with_queue(now, |queue, cx| queue.reconfigure(cx, options.queue, extended));

@@ -23,7 +23,7 @@ pub enum MemberStage {
 /// node.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
-    pods: FxHashMap<Uid, (Arc<str>, MemberStage)>,
+    pods: FxHashMap<Uid, MemberStage>,
     scheduled: usize,
 }
 
@@ -38,31 +38,17 @@ impl Members {
         self.scheduled
     }
 
-    /// How far a pod is; `None` if it is not a member.
-    pub fn stage(&self, uid: &Uid) -> Option<MemberStage> {
-        self.pods.get(uid).map(|(_, stage)| *stage)
-    }
-
     /// The pods that are on a node or assumed on one.
     pub fn scheduled_pods(&self) -> impl Iterator<Item = &Uid> + Clone {
-        self.pods.iter().filter(|(_, (_, stage))| *stage != MemberStage::Unscheduled).map(|(uid, _)| uid)
-    }
-
-    /// The names of the pods that have no node, sorted.
-    pub fn unscheduled(&self) -> Vec<&Arc<str>> {
-        let pods = self.pods.values().filter(|(_, stage)| *stage == MemberStage::Unscheduled);
-        let mut names: Vec<_> = pods.map(|(name, _)| name).collect();
-        names.sort_unstable();
-        names
+        self.pods.iter().filter(|(_, stage)| **stage != MemberStage::Unscheduled).map(|(uid, _)| uid)
     }
 
     fn set(&mut self, pod: &PodInfo, stage: Option<MemberStage>) {
         let is_scheduled = |stage: MemberStage| stage != MemberStage::Unscheduled;
         let old = match stage {
-            Some(stage) => self.pods.insert(pod.uid.clone(), (Arc::clone(&pod.name), stage)),
+            Some(stage) => self.pods.insert(pod.uid.clone(), stage),
             None => self.pods.remove(&pod.uid),
         };
-        let old = old.map(|(_, stage)| stage);
         self.scheduled += usize::from(stage.is_some_and(is_scheduled));
         self.scheduled -= usize::from(old.is_some_and(is_scheduled));
     }
@@ -79,9 +65,8 @@ impl MembersByGroup {
         self.0.get(group)
     }
 
-    /// Sets how far a pod is; `None` removes it. A pod without a group is ignored.
-    pub fn set(&mut self, pod: &PodInfo, stage: Option<MemberStage>) {
-        let Some(group) = pod.group_key() else { return };
+    /// Sets how far a pod of a group is; `None` removes it.
+    pub(super) fn set(&mut self, group: Arc<str>, pod: &PodInfo, stage: Option<MemberStage>) {
         if stage.is_some() {
             self.0.entry(group).or_default().set(pod, stage);
         } else if let Some(members) = self.0.get_mut(&group) {
@@ -114,7 +99,7 @@ mod tests {
             (&a, None, None),
         ];
         for (pod, stage, expected) in steps {
-            groups.set(pod, stage);
+            groups.set("default/g".into(), pod, stage);
             assert_eq!(counts(&groups), expected, "{} {stage:?}", pod.name);
         }
     }

@@ -16,13 +16,13 @@ impl TestBed {
     /// Adds a pod as the scheduler does: as a member first.
     fn add_member(&mut self, pod: PodBuilder) {
         let pod = Arc::new(pod.build());
-        self.objects.members.set(&pod, Some(MemberStage::Unscheduled));
+        self.objects.set_member(&pod, Some(MemberStage::Unscheduled));
         self.with(|queue, cx| queue.add(cx, pod, ProfileIndex(0)));
     }
 
     fn delete_member(&mut self, pod: PodBuilder) {
         let pod = pod.build();
-        self.objects.members.set(&pod, None);
+        self.objects.set_member(&pod, None);
         self.with(|queue, cx| queue.delete(cx, &pod.uid));
     }
 
