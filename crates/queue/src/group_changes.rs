@@ -12,24 +12,40 @@ use crate::context::QueueCx;
 const UNSCHEDULED_POD_UPDATE: Text = Text::Static("UnscheduledPodUpdate");
 
 impl SchedulingQueue {
-    /// A group is new, changed or gone. `earlier` was the root of its tree before.
-    pub fn group_changed(&mut self, cx: &mut QueueCx<'_>, group: &GroupKey, earlier: Option<&GroupKey>) {
-        let root = cx.objects.forest().root_of(group);
-        let leaves = cx.objects.forest().leaves(group);
-        if let Some(earlier) = earlier.filter(|earlier| root.as_ref() != Some(*earlier)) {
-            self.leave_tree(cx, earlier, &leaves);
+    /// A group is new or gone, or its parent is another one. `earlier` was the root of its tree
+    /// before.
+    pub fn group_moved(&mut self, cx: &mut QueueCx<'_>, group: &GroupKey, earlier: Option<&GroupKey>) {
+        let forest = cx.objects.forest();
+        let root = forest.root_of(group);
+        // A PodGroup below can have become too deep for the tree that the group is in.
+        let has_root =
+            |leaf: &Arc<str>| root.is_some() && forest.root_of(&GroupKey::of_pods(Arc::clone(leaf))) == root;
+        let (here, mut gone): (BTreeSet<_>, BTreeSet<_>) =
+            forest.leaves(group).into_iter().partition(has_root);
+        if let Some(earlier) = earlier {
+            if root.as_ref() != Some(earlier) {
+                gone.extend(here.iter().cloned());
+            }
+            self.leave_tree(cx, earlier, &gone);
         }
         let Some(root) = root else { return };
-        for leaf in leaves {
-            for member in self.groups.take_incomplete(&leaf) {
-                self.add_new_member(cx, Arc::clone(&leaf), member);
-            }
-        }
+        let members = here.iter().flat_map(|leaf| self.groups.take_incomplete(leaf)).collect();
+        self.add_new_members(cx, &root, members);
         self.follow_priority(cx, &root);
+    }
+
+    /// A group changed, but its parent is the same.
+    pub fn group_updated(&mut self, cx: &mut QueueCx<'_>, group: &GroupKey) {
+        if cx.objects.forest().root_of(group).as_ref() == Some(group) {
+            self.follow_priority(cx, group);
+        }
     }
 
     /// The pods of some PodGroups are no longer in this tree: they wait for another root.
     fn leave_tree(&mut self, cx: &mut QueueCx<'_>, root: &GroupKey, leaves: &BTreeSet<Arc<str>>) {
+        if leaves.is_empty() {
+            return;
+        }
         let entry = self.groups.uid_of(root);
         let mut members = self.groups.take_pending_of(&entry, leaves);
         if let Some(taken) = self.take_group(&entry) {

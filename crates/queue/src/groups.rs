@@ -164,19 +164,28 @@ impl Groups {
         self.incomplete.retain(|_, members| !members.is_empty());
     }
 
-    fn insert(&mut self, entry: &Uid, member: QueuedPod) {
-        self.entry_of.insert(member.uid().clone(), entry.clone());
+    fn insert_all(&mut self, entry: &Uid, new: Vec<QueuedPod>) {
+        self.entry_of.extend(new.iter().map(|member| (member.uid().clone(), entry.clone())));
         let members = self.queued.entry(entry.clone()).or_default();
-        let place = members.partition_point(|known| order(known) < order(&member));
-        members.insert(place, member);
+        let known = members.len();
+        members.extend(new);
+        if members.len() == known + 1 {
+            let place = members[..known].partition_point(|it| order(it) < order(&members[known]));
+            members[place..].rotate_right(1);
+        } else {
+            members.sort_by_cached_key(order);
+        }
     }
 
     /// Takes the members of some PodGroups out of a queued group. Its entry must not be in a queue.
     pub(crate) fn take_members_of(&mut self, entry: &Uid, groups: &BTreeSet<Arc<str>>) -> Vec<QueuedPod> {
-        let members = self.take_members(entry).into_iter();
-        let (gone, rest): (Vec<_>, Vec<_>) = members.partition(|member| is_in(member, groups));
-        for member in rest {
-            self.insert(entry, member);
+        let Some(members) = self.queued.get_mut(entry) else { return Vec::new() };
+        let gone: Vec<_> = members.extract_if(.., |member| is_in(member, groups)).collect();
+        if members.is_empty() {
+            self.queued.remove(entry);
+        }
+        for member in &gone {
+            self.entry_of.remove(member.uid());
         }
         gone
     }
@@ -267,25 +276,28 @@ impl SchedulingQueue {
     /// Adds a member that is new, or came back: to its group if that is queued, beside it if the
     /// group is being tried, or to those whose PodGroup has no root.
     pub(crate) fn add_member(&mut self, cx: &mut QueueCx<'_>, key: Arc<str>, member: QueuedPod) {
-        let forest = cx.objects.forest();
-        let root = forest.root_of(&GroupKey::of_pods(Arc::clone(&key)));
-        let Some((root, spec)) = root.and_then(|root| Some((root.clone(), forest.spec(&root)?))) else {
-            self.groups.incomplete.entry(key).or_default().push(member);
-            return;
-        };
-        let entry = self.groups.uid_of(&root);
+        match cx.objects.forest().root_of(&GroupKey::of_pods(Arc::clone(&key))) {
+            Some(root) => self.add_members(cx, &root, vec![member]),
+            None => self.groups.incomplete.entry(key).or_default().push(member),
+        }
+    }
+
+    /// Adds members of a tree, the oldest first. PreEnqueue runs once for all of them.
+    fn add_members(&mut self, cx: &mut QueueCx<'_>, root: &GroupKey, members: Vec<QueuedPod>) {
+        let Some(first) = members.first() else { return };
+        let entry = self.groups.uid_of(root);
+        if let Some(popped) = self.groups.popped.as_mut().filter(|popped| popped.entry == entry) {
+            return popped.pending.extend(members);
+        }
         if let Some(taken) = self.take_group(&entry) {
-            self.groups.insert(&entry, member);
+            self.groups.insert_all(&entry, members);
             return self.put_back(cx, taken, &UNSCHEDULED_POD_ADD);
         }
-        if let Some(popped) = self.groups.popped.as_mut().filter(|popped| popped.entry == entry) {
-            popped.pending.push(member);
-            return;
-        }
-        let stand_in = stand_in(entry.clone(), &root, spec.priority, &member.pod);
-        let mut queued = QueuedPod::new(stand_in, member.profile, member.timestamp);
+        let priority = cx.objects.forest().spec(root).map_or(0, |spec| spec.priority);
+        let stand_in = stand_in(entry.clone(), root, priority, &first.pod);
+        let mut queued = QueuedPod::new(stand_in, first.profile, first.timestamp);
         queued.group = Some(root.kind);
-        self.groups.insert(&entry, member);
+        self.groups.insert_all(&entry, members);
         self.move_to_active(cx, queued, EntryReason::new(&UNSCHEDULED_POD_ADD), false);
     }
 
@@ -316,9 +328,18 @@ impl SchedulingQueue {
 
     /// Adds a member that is new. Its group is delayed if a scheduler has stalled with it.
     pub(crate) fn add_new_member(&mut self, cx: &mut QueueCx<'_>, key: Arc<str>, member: QueuedPod) {
-        let pod = Arc::clone(&member.pod);
+        let stalled = Some(Arc::clone(&member.pod)).filter(|pod| is_stalled(pod));
         self.add_member(cx, key, member);
-        if is_stalled(&pod) {
+        if let Some(pod) = stalled {
+            self.set_back_group(cx, &pod, &UNSCHEDULED_POD_ADD);
+        }
+    }
+
+    /// The same with members whose PodGroups have got this root.
+    pub(crate) fn add_new_members(&mut self, cx: &mut QueueCx<'_>, root: &GroupKey, members: Vec<QueuedPod>) {
+        let stalled = members.iter().map(|member| &member.pod).rfind(|pod| is_stalled(pod)).cloned();
+        self.add_members(cx, root, members);
+        if let Some(pod) = stalled {
             self.set_back_group(cx, &pod, &UNSCHEDULED_POD_ADD);
         }
     }
@@ -468,7 +489,7 @@ impl SchedulingQueue {
         }
         let comes_back = popped.pending.iter().any(|member| popped.members.contains(member.uid()));
         let pods = popped.pending.len();
-        popped.pending.into_iter().for_each(|member| self.groups.insert(&popped.entry, member));
+        self.groups.insert_all(&popped.entry, popped.pending);
         match outcome {
             GroupOutcome::Scheduled => (entry.unschedulable_count, entry.consecutive_errors) = (0, 0),
             GroupOutcome::Rejected => {

@@ -19,7 +19,7 @@ use super::{
 use supercargo_framework::hash_seed::HashSeed;
 use supercargo_runtime::diagnosis::FitError;
 use supercargo_runtime::failure::FailureKind;
-use supercargo_runtime::observer::{Entity, Observation, Observer, QueueName, Unobserved};
+use supercargo_runtime::observer::{Entity, Observation, Observer, Point, QueueName, Unobserved};
 use supercargo_runtime::profile::{ProfileIndex, ProfileSpec, Profiles};
 
 mod groups;
@@ -62,6 +62,8 @@ struct Counted {
     /// With the cause; a star marks those that count as entities.
     incoming: RefCell<Vec<String>>,
     hints: Cell<usize>,
+    /// Runs of PreEnqueue.
+    pre_enqueue: Cell<usize>,
     unschedulable: Cell<usize>,
 }
 
@@ -77,6 +79,7 @@ impl Observer for Counted {
         }
         let count = match observation {
             Observation::Hint { .. } => &self.hints,
+            Observation::ExtensionPoint { point: Point::PreEnqueue, .. } => &self.pre_enqueue,
             Observation::QueueIncoming { queue: QueueName::Unschedulable, .. } => &self.unschedulable,
             _ => return,
         };

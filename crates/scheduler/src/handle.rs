@@ -314,14 +314,21 @@ impl Scheduler {
         let old = written.or(old);
         self.cache.note_object(&object);
         let group = GroupKey::of(&object);
-        let root = group.as_ref().and_then(|group| self.objects.forest().root_of(group));
+        let earlier = group.as_ref().and_then(|group| self.objects.forest().root_of(group));
+        let moves = group.as_ref().is_some_and(|group| self.objects.forest().moves(group, new.as_deref()));
         // Hints see the objects as they are after the event.
         match &new {
             Some(new) => drop(self.objects.insert(Arc::clone(new))),
             None => drop(self.objects.remove(&object.resource, &object.key)),
         }
         if let Some(group) = group {
-            self.with_queue(now, |queue, cx| queue.group_changed(cx, &group, root.as_ref()));
+            self.with_queue(now, |queue, cx| {
+                if moves {
+                    queue.group_moved(cx, &group, earlier.as_ref());
+                } else {
+                    queue.group_updated(cx, &group);
+                }
+            });
         }
         if !is_known {
             self.object_changed(now, from, &object.resource, action, Change::Object { old, new });

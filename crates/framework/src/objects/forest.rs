@@ -122,7 +122,13 @@ impl GroupForest {
         spec_of(self.groups.get(key)?)
     }
 
-    /// The parent that a group names.
+    /// Whether a group comes, goes or gets another parent when this is its next version.
+    pub fn moves(&self, key: &GroupKey, next: Option<&Object>) -> bool {
+        let next = next.and_then(spec_of);
+        self.spec(key).zip(next).is_none_or(|(spec, next)| spec.parent != next.parent)
+    }
+
+    /// The parent that a group names, whether that exists or not.
     fn parent(&self, key: &GroupKey) -> Option<GroupKey> {
         let name = self.spec(key)?.parent.as_ref().filter(|_| self.has_parents)?;
         Some(GroupKey::of_groups(format!("{}/{name}", key.namespace()).into()))

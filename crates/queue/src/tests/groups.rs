@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use supercargo_framework::objects::{Body, GroupKey, GroupPolicy, GroupSpec, MemberStage, Object, resources};
+use supercargo_framework::objects::{
+    Body, CompositePodGroup, GroupKey, GroupPolicy, GroupSpec, MemberStage, Object, resources,
+};
 use supercargo_framework::testing::object;
 
 use super::*;
@@ -30,20 +32,32 @@ impl TestBed {
     fn set_group(&mut self, group: GroupSpec) {
         let new = Arc::new(pod_group("g", group));
         let key = GroupKey::of_pods("default/g".into());
-        let earlier = self.objects.forest().root_of(&key);
         let old = self.objects.insert(Arc::clone(&new));
         let action = if old.is_none() { ActionType::ADD } else { ActionType::UPDATE };
         let event = ClusterEvent::new(EventResource::Other(resources::POD_GROUP), action);
         self.with(|queue, cx| {
-            queue.group_changed(cx, &key, earlier.as_ref());
+            match &old {
+                None => queue.group_moved(cx, &key, None),
+                Some(_) => queue.group_updated(cx, &key),
+            }
             queue.move_all(cx, &event, &Change::Object { old, new: Some(new) }, PreCheck::All);
         });
+    }
+
+    /// Adds or updates a group that may have a parent.
+    fn set_in_tree(&mut self, object: Object) {
+        let key = GroupKey::of(&object).unwrap();
+        let forest = self.objects.forest();
+        let (moves, earlier) = (forest.moves(&key, Some(&object)), forest.root_of(&key));
+        assert!(moves);
+        self.objects.insert(Arc::new(object));
+        self.with(|queue, cx| queue.group_moved(cx, &key, earlier.as_ref()));
     }
 
     fn remove_group(&mut self) {
         self.objects.remove(&resources::POD_GROUP, "default/g");
         let key = GroupKey::of_pods("default/g".into());
-        self.with(|queue, cx| queue.group_changed(cx, &key, Some(&key)));
+        self.with(|queue, cx| queue.group_moved(cx, &key, Some(&key)));
     }
 
     /// Lets time pass.
@@ -75,6 +89,16 @@ fn pod_group(name: &str, group: GroupSpec) -> Object {
     object(&resources::POD_GROUP, &format!("default/{name}"), Body::PodGroup(group.into()))
 }
 
+fn composite(name: &str, parent: Option<&str>) -> Object {
+    let spec = GroupSpec { parent: parent.map(Into::into), ..GroupSpec::default() };
+    let body = Body::CompositePodGroup(CompositePodGroup { spec });
+    object(&resources::COMPOSITE_POD_GROUP, &format!("default/{name}"), body)
+}
+
+fn below(name: &str, parent: &str) -> Object {
+    pod_group(name, GroupSpec { parent: Some(parent.into()), ..GroupSpec::default() })
+}
+
 fn gang(min_count: i32) -> GroupSpec {
     GroupSpec { policy: GroupPolicy::Gang(min_count), ..GroupSpec::default() }
 }
@@ -101,6 +125,54 @@ fn a_gang_waits_for_its_object_and_for_enough_pods() {
     assert_eq!((&*group.key.key, names(&group)), ("default/g", vec!["b", "a"]), "the oldest first");
     assert_eq!(bed.places(&["a", "b"]), [Some(Place::InFlight); 2]);
     assert!(bed.with(SchedulingQueue::pop).is_none());
+}
+
+#[test]
+fn a_late_group_runs_pre_enqueue_once_for_each_pod() {
+    let mut bed = TestBed::with_groups();
+    for number in 0..100 {
+        bed.add_member(member(&format!("p{number}")));
+    }
+    bed.set_group(gang(100));
+    assert_eq!(bed.places(&["p0", "p99"]), [Some(Place::Active); 2]);
+    assert_eq!(bed.counted.pre_enqueue.get(), 100);
+}
+
+#[test]
+fn a_late_root_runs_pre_enqueue_once_for_each_pod() {
+    let mut bed = TestBed::with_groups();
+    bed.objects.set_composite_groups(true);
+    for number in 0..100 {
+        let group = format!("g{}", number % 10);
+        bed.add_member(pod(&format!("p{number}")).group(&group));
+    }
+    for number in 0..10 {
+        bed.set_in_tree(below(&format!("g{number}"), "r"));
+    }
+    assert_eq!(bed.counted.pre_enqueue.get(), 0);
+    bed.set_in_tree(composite("r", None));
+    assert_eq!(bed.counted.pre_enqueue.get(), 100);
+    assert_eq!(bed.pop_group().members.len(), 100);
+}
+
+#[test]
+fn pods_whose_group_gets_too_deep_leave_the_tree() {
+    let mut bed = TestBed::with_groups();
+    bed.objects.set_composite_groups(true);
+    for (name, parent) in [("r", None), ("a", Some("r")), ("b", Some("a")), ("c", Some("r"))] {
+        bed.set_in_tree(composite(name, parent));
+    }
+    bed.set_in_tree(below("g", "c"));
+    bed.set_in_tree(below("h", "r"));
+    bed.add_member(pod("p").group("g"));
+    bed.add_member(pod("q").group("h"));
+    assert_eq!(bed.places(&["p", "q"]), [Some(Place::Active); 2]);
+    // Still below `r`, and its PodGroup on the fifth level.
+    bed.set_in_tree(composite("c", Some("b")));
+    assert_eq!(bed.places(&["p", "q"]), [Some(Place::Aside), Some(Place::Active)]);
+    bed.set_in_tree(composite("c", Some("a")));
+    assert_eq!(bed.places(&["p", "q"]), [Some(Place::Active); 2]);
+    assert_eq!(bed.pop_group().members.len(), 2);
 }
 
 #[test]
