@@ -11,7 +11,7 @@ use std::sync::Arc;
 use supercargo_framework::objects::{GroupKey, Members, PodGroup, Typed};
 use supercargo_framework::plugin::{Nomination, Nominations};
 use supercargo_framework::pod::PodCondition;
-use supercargo_framework::{CycleState, Feature, NodeIndex, NodeInfo, Now, PodInfo, Status, Uid};
+use supercargo_framework::{CycleState, Feature, NodeIndex, NodeInfo, Now, PodInfo, Status, Text, Uid};
 
 use crate::attempt::Scope;
 use crate::bindings::Binding;
@@ -27,6 +27,9 @@ use supercargo_runtime::profile::Named;
 
 /// The plugin that asks for a minimum of pods.
 const GANG_SCHEDULING: &str = "GangScheduling";
+
+/// The event that requeues a pod of another tree.
+const NOT_IN_TREE: Text = Text::Static("NotInTree");
 
 /// A group in its cycle.
 pub(crate) struct TriedGroup<'a> {
@@ -82,7 +85,14 @@ impl Scheduler {
             }
             !skips
         });
-        let (root, members) = GroupNode::new(self.objects.forest(), &key, members);
+        let (root, members, strays) = GroupNode::new(self.objects.forest(), &key, members);
+        for member in strays {
+            self.anomaly(&format!(
+                "pod {} is queued with group {key}, and is not in its tree",
+                member.pod.key()
+            ));
+            self.with_queue(now, |queue, cx| queue.retry(cx, member, &NOT_IN_TREE));
+        }
         let outcome = if members.is_empty() {
             // This lets pods that came meanwhile continue.
             GroupOutcome::Scheduled

@@ -41,18 +41,13 @@ pub(crate) struct GroupNode {
 }
 
 impl GroupNode {
-    /// The tree below a root, and the members in the order of its PodGroups. Members of no PodGroup
-    /// of the tree are left out.
+    /// The tree below a root, the members in the order of its PodGroups, and those of PodGroups
+    /// that are not in the tree.
     pub(crate) fn new(
         forest: &GroupForest,
         root: &GroupKey,
         members: Vec<QueuedPod>,
-    ) -> (Self, Vec<QueuedPod>) {
-        if root.kind == GroupKind::Pods {
-            let node =
-                Self { key: root.clone(), min_count: 0, members: 0..members.len(), children: Vec::new() };
-            return (node, members);
-        }
+    ) -> (Self, Vec<QueuedPod>, Vec<QueuedPod>) {
         let mut by_group: BTreeMap<Arc<str>, Vec<QueuedPod>> = BTreeMap::new();
         for member in members {
             if let Some(key) = member.pod.group_key() {
@@ -61,7 +56,7 @@ impl GroupNode {
         }
         let mut ordered = Vec::new();
         let node = Self::below(forest, root, GroupForest::MAX_DEPTH, &mut by_group, &mut ordered);
-        (node, ordered)
+        (node, ordered, by_group.into_values().flatten().collect())
     }
 
     fn below(
