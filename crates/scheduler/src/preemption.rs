@@ -189,14 +189,21 @@ impl Scheduler {
         }
     }
 
-    /// The place of a preemptor in the queue. The pods of a group are in the same.
-    fn place_of(&self, preemptor: &Preemptor) -> Option<Place> {
-        preemptor.pods().find_map(|pod| self.queue.place(&pod.uid))
+    /// The pod that stands for a preemptor, and its place in the queue. Of a group, one that is
+    /// queued with it: others can be on nodes, in flight, or aside.
+    fn queued_of(&self, preemptor: &Preemptor) -> Option<(Arc<PodInfo>, Place)> {
+        let place = |pod: &Arc<PodInfo>| Some((Arc::clone(self.known(pod)?), self.queue.place(&pod.uid)?));
+        let is_queued = |place: Place| !matches!(place, Place::InFlight | Place::Aside);
+        preemptor.pods().filter_map(place).min_by_key(|(_, place)| !is_queued(*place))
     }
 
-    /// Requeues a preemptor: any pod of a group brings the others along.
+    fn place_of(&self, preemptor: &Preemptor) -> Option<Place> {
+        self.queued_of(preemptor).map(|(_, place)| place)
+    }
+
+    /// Requeues a preemptor: a queued pod of a group brings the others along.
     fn requeue_preemptor(&mut self, now: Now, preemptor: &Preemptor) {
-        if let Some(pod) = preemptor.pods().find_map(|pod| self.known(pod)).cloned() {
+        if let Some((pod, _)) = self.queued_of(preemptor) {
             self.with_queue(now, |queue, cx| queue.activate(cx, &pod));
         }
     }
