@@ -1,8 +1,9 @@
 //! Takes allocations of claims away that keep a pod, or the pods of a group, off nodes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use supercargo_framework::objects::{GroupKind, Object, ResourceClaim};
+use supercargo_framework::objects::{GroupKind, GroupSpec, Object, ResourceClaim};
 use supercargo_framework::plugin::{
     GroupCycle, NodeStatuses, Nomination, Nominations, NotPreFiltered, PodGroupPostFilterPlugin,
     PostFilterPlugin, RunFilters,
@@ -13,6 +14,13 @@ use supercargo_framework::{Code, Command, Context, CycleState, PodInfo, Status};
 use super::claims::body;
 use super::extended::{self, ExtendedResources};
 use super::{DynamicResources, NAME, UNAVAILABLE, claims, release};
+
+/// The request that gives back a claim, and what is said of it.
+struct Release {
+    claim: Arc<Object>,
+    command: Command,
+    text: &'static str,
+}
 
 impl PostFilterPlugin for DynamicResources {
     /// Takes the allocation of a claim away that no other pod uses, if it kept the pod off a node.
@@ -31,7 +39,7 @@ impl PostFilterPlugin for DynamicResources {
         let Some(claims) = claims(state) else { return (Nomination::Keep, no_reason()) };
         let released = self.release(cx, pod, &claims.all, claims.extended.as_ref(), statuses);
         let status = match released {
-            Some((command, text)) => {
+            Some(Release { command, text, .. }) => {
                 cx.command(command);
                 Status::unschedulable(text)
             }
@@ -43,11 +51,11 @@ impl PostFilterPlugin for DynamicResources {
 
 impl PodGroupPostFilterPlugin for DynamicResources {
     /// Does the same for each pod of the group that found no node. As upstream, it does nothing for
-    /// composite groups, and for those that are limited to a domain of a topology.
+    /// composite groups, and for those with constraints, also without a topology.
     fn pod_group_post_filter(&self, cycle: &mut dyn GroupCycle) -> (Nominations, Status) {
         let cx = cycle.context();
         let spec = cx.forest().spec(cycle.group());
-        let is_narrow = self.with_topology && spec.is_some_and(|spec| spec.topology_key.is_some());
+        let is_narrow = self.with_topology && spec.is_some_and(GroupSpec::has_constraints);
         if cycle.group().kind == GroupKind::Groups || is_narrow {
             return (Nominations::new(), no_reason());
         }
@@ -57,9 +65,12 @@ impl PodGroupPostFilterPlugin for DynamicResources {
             let extended = if self.with_extended { extended::of_pod(&cx, &pod) } else { None };
             self.release(&cx, &pod, &all, extended.as_ref(), statuses)
         };
-        let released: Vec<_> = cycle.rejected().into_iter().filter_map(release).collect();
+        let mut claims = BTreeSet::new();
+        let released = cycle.rejected().into_iter().filter_map(release);
+        // Pods can share a claim.
+        let released: Vec<_> = released.filter(|it| claims.insert(Arc::clone(&it.claim.uid))).collect();
         drop(cx);
-        for (command, _) in released {
+        for Release { command, .. } in released {
             cycle.command(command);
         }
         // As upstream, also if nothing was.
@@ -69,7 +80,7 @@ impl PodGroupPostFilterPlugin for DynamicResources {
 }
 
 impl DynamicResources {
-    /// The request that gives back a claim of a pod, if one helps, and what is said of it.
+    /// What gives back a claim of a pod, if one helps.
     fn release(
         &self,
         cx: &Context<'_>,
@@ -77,7 +88,7 @@ impl DynamicResources {
         claims: &[Arc<Object>],
         extended: Option<&ExtendedResources>,
         statuses: &NodeStatuses,
-    ) -> Option<(Command, &'static str)> {
+    ) -> Option<Release> {
         let unavailable = claims.iter().find(|claim| {
             is_free_but_for(body(claim), pod)
                 && statuses.iter().any(|(node, status)| {
@@ -89,10 +100,18 @@ impl DynamicResources {
                 })
         });
         if let Some(claim) = unavailable {
-            return Some((release::deallocate(claim, pod), "deallocation of ResourceClaim completed"));
+            return Some(Release {
+                claim: Arc::clone(claim),
+                command: release::deallocate(claim, pod),
+                text: "deallocation of ResourceClaim completed",
+            });
         }
         let Some(ExtendedResources::Stale(claim)) = extended else { return None };
-        Some((release::delete(claim, Some(pod)), "deletion of ResourceClaim completed"))
+        Some(Release {
+            claim: Arc::clone(claim),
+            command: release::delete(claim, Some(pod)),
+            text: "deletion of ResourceClaim completed",
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
-use supercargo_framework::objects::{Body, CompositePodGroup, GroupPolicy, GroupSpec, PodGroup};
+use supercargo_framework::objects::{Body, CompositePodGroup, GroupKind, GroupPolicy, GroupSpec, PodGroup};
 
 use super::document::Document;
 use crate::error::FieldError;
@@ -44,7 +44,7 @@ struct WireSpec<'a> {
     parent_composite_pod_group_name: Option<Str<'a>>,
     scheduling_policy: Obj<Policy>,
     #[serde(borrow)]
-    scheduling_constraints: Obj<Constraints<'a>>,
+    scheduling_constraints: Option<Obj<Constraints<'a>>>,
     disruption_mode: Obj<DisruptionMode>,
     priority: Option<i32>,
     #[serde(borrow)]
@@ -60,9 +60,10 @@ struct Policy {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Gang {
-    /// That of a CompositePodGroup counts groups.
-    #[serde(alias = "minGroupCount")]
+    /// Of a PodGroup.
     min_count: i32,
+    /// Of a CompositePodGroup.
+    min_group_count: i32,
 }
 
 #[derive(Default, Deserialize)]
@@ -101,7 +102,7 @@ impl<'a> Document<'a> for WirePodGroup<'a> {
         let mut conditions = self.status.conditions.iter().enumerate();
         let condition = conditions.find(|(_, condition)| &*condition.kind == INITIALLY_SCHEDULED);
         Ok(Body::PodGroup(PodGroup {
-            spec: self.spec.read(&self.metadata, shared)?,
+            spec: self.spec.read(GroupKind::Pods, &self.metadata, shared)?,
             initially_scheduled: condition.map(|(i, it)| shared.pod_condition(i, it)).transpose()?,
         }))
     }
@@ -113,19 +114,30 @@ impl<'a> Document<'a> for WireCompositePodGroup<'a> {
     }
 
     fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
-        let spec = self.spec.read(&self.metadata, shared)?;
+        let spec = self.spec.read(GroupKind::Groups, &self.metadata, shared)?;
         Ok(Body::CompositePodGroup(CompositePodGroup { spec }))
     }
 }
 
 impl WireSpec<'_> {
-    fn read(&self, metadata: &Metadata<'_>, shared: &mut Interners) -> Result<GroupSpec, FieldError> {
-        let gang = self.scheduling_policy.gang.as_ref();
+    fn read(
+        &self,
+        kind: GroupKind,
+        metadata: &Metadata<'_>,
+        shared: &mut Interners,
+    ) -> Result<GroupSpec, FieldError> {
+        let minimum = self.scheduling_policy.gang.as_ref().map(|gang| match kind {
+            GroupKind::Pods => gang.min_count,
+            GroupKind::Groups => gang.min_group_count,
+        });
+        let constraints = self.scheduling_constraints.as_ref();
+        let topology = constraints.and_then(|constraints| constraints.topology.iter().next());
         let created = time(&metadata.creation_timestamp, "metadata.creationTimestamp")?;
         Ok(GroupSpec {
-            policy: gang.map_or(GroupPolicy::Basic, |gang| GroupPolicy::Gang(gang.min_count)),
+            policy: minimum.map_or(GroupPolicy::Basic, GroupPolicy::Gang),
             parent: self.parent_composite_pod_group_name.as_ref().map(|name| shared.text(name)),
-            topology_key: self.scheduling_constraints.topology.iter().next().map(|it| shared.text(&it.key)),
+            topology_key: topology.map(|topology| shared.text(&topology.key)),
+            has_empty_constraints: constraints.is_some() && topology.is_none(),
             is_disrupted_whole: self.disruption_mode.all.is_some(),
             priority: self.priority.unwrap_or_default(),
             never_preempts: self.preemption_policy.as_ref().map(|policy| &**policy == "Never"),

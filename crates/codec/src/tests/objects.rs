@@ -489,6 +489,7 @@ fn a_pod_group_is_read_with_every_field() {
         policy: GroupPolicy::Gang(3),
         parent: Some("parent".into()),
         topology_key: Some("rack".into()),
+        has_empty_constraints: false,
         is_disrupted_whole: true,
         priority: 7,
         never_preempts: Some(true),
@@ -499,6 +500,13 @@ fn a_pod_group_is_read_with_every_field() {
     let basic = json!({"spec": {"schedulingPolicy": {"basic": {}}, "disruptionMode": {"single": {}}}});
     assert_eq!(group(basic), PodGroup::default());
     assert_eq!(group(json!({})), PodGroup::default());
+    let constrained = |constraints| group(json!({"spec": {"schedulingConstraints": constraints}})).spec;
+    for (constraints, expected) in [(json!({}), true), (json!({"topology": []}), true), (json!(null), false)]
+    {
+        assert_eq!(constrained(constraints).has_constraints(), expected);
+    }
+    let of_groups = json!({"spec": {"schedulingPolicy": {"gang": {"minGroupCount": 2}}}});
+    assert_eq!(group(of_groups).spec.policy, GroupPolicy::Gang(0), "the field of another kind");
 }
 
 #[test]
@@ -522,6 +530,7 @@ fn a_composite_pod_group_is_read_with_every_field() {
         policy: GroupPolicy::Gang(2),
         parent: Some("parent".into()),
         topology_key: Some("zone".into()),
+        has_empty_constraints: false,
         is_disrupted_whole: true,
         priority: 7,
         never_preempts: Some(false),

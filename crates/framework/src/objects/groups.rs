@@ -35,6 +35,9 @@ pub struct GroupSpec {
     pub parent: Option<Arc<str>>,
     /// The key of `spec.schedulingConstraints.topology`, which has at most one entry.
     pub topology_key: Option<Arc<str>>,
+    /// Whether `spec.schedulingConstraints` is set, but has no topology.
+    #[serde(default)]
+    pub has_empty_constraints: bool,
     /// Whether `spec.disruptionMode` is `all`: preemption takes all of its pods or none.
     pub is_disrupted_whole: bool,
     /// `spec.priority`; 0 if unset.
@@ -58,6 +61,11 @@ pub enum GroupPolicy {
 }
 
 impl GroupSpec {
+    /// Whether `spec.schedulingConstraints` is set.
+    pub fn has_constraints(&self) -> bool {
+        self.topology_key.is_some() || self.has_empty_constraints
+    }
+
     /// The number of pods, or groups, that must be scheduled at once, or be on nodes already.
     pub fn min_count(&self) -> i32 {
         match self.policy {
