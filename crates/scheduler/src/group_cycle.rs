@@ -201,6 +201,7 @@ impl Scheduler {
         let mut trial = Trial { results: Results::with_capacity(members.len()), ..Trial::default() };
         for member in members.iter_mut() {
             member.began = self.observer.time_point();
+            self.tries.spend();
             let result = self.try_member(now, member, nodes, calls);
             quorum.remaining -= 1;
             quorum.scheduled += usize::from(result.is_ok());

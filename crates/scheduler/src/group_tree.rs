@@ -86,6 +86,14 @@ impl GroupNode {
         self.children.iter_mut().for_each(|child| child.require_minimum(forest));
     }
 
+    /// The number of its pods and groups, itself included.
+    pub(crate) fn size(&self) -> usize {
+        1 + match self.key.kind {
+            GroupKind::Pods => self.members.len(),
+            GroupKind::Groups => self.children.iter().map(Self::size).sum(),
+        }
+    }
+
     /// The PodGroups at or below it.
     pub(crate) fn leaves(&self) -> Vec<&Self> {
         match self.key.kind {

@@ -21,6 +21,46 @@ use supercargo_runtime::profile::{Named, Profile, Scorer};
 /// Why no pod of a group is scheduled, if nothing more is known.
 const UNSCHEDULABLE: &str = "pod group is unschedulable";
 
+/// How many pods and groups a trial may try on all placements together. A group of a thousand pods
+/// can have a placement for each of thousands of nodes, and nothing else happens meanwhile.
+pub(crate) struct Tries {
+    pub(crate) most: usize,
+    left: usize,
+}
+
+impl Default for Tries {
+    fn default() -> Self {
+        Self { most: 100_000, left: 0 }
+    }
+}
+
+impl Tries {
+    fn begin(&mut self) {
+        self.left = self.most;
+    }
+
+    /// A pod or a group is tried.
+    pub(crate) fn spend(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+
+    /// Whether they suffice for one more placement.
+    fn suffice(&self, size: usize) -> bool {
+        self.left >= size
+    }
+
+    /// Where a group begins that has too many placements for one attempt: each attempt goes on
+    /// where the one before it can have ended.
+    fn first(&self, placements: usize, size: usize, attempts: u32) -> usize {
+        let in_an_attempt = (self.most / size).max(1);
+        if placements <= in_an_attempt {
+            return 0;
+        }
+        let before = usize::try_from(attempts).unwrap_or(usize::MAX).saturating_sub(1);
+        before.wrapping_mul(in_an_attempt) % placements
+    }
+}
+
 /// A placement on which the group fits.
 struct Feasible {
     placement: Placement,
@@ -31,6 +71,7 @@ impl Scheduler {
     /// Tries a group on all nodes or, if it has placements, on each of them. Returns the trial on
     /// the best one; that on the first one if the group fits on none. Leaves no trace.
     pub(crate) fn try_root(&mut self, now: Now, group: &mut TriedGroup<'_>, calls: &mut dyn Calls) -> Trial {
+        self.tries.begin();
         let mut trial = self.try_group(now, group.root, group.members, None, calls);
         if trial.refusal.is_none() && !trial.places_any() {
             // Enough pods are on nodes, but no other one fits.
@@ -70,16 +111,21 @@ impl Scheduler {
             Ok(placements) => placements,
             Err(refusal) => return Trial::refused(refusal),
         };
-        let count = placements.len();
+        let (count, size) = (placements.len(), node.size());
+        let first = self.tries.first(count, size, members[0].attempts);
+        let (before, from) = placements.split_at(first);
         // As upstream, those of composite groups are not counted.
         let is_counted = node.key.kind == GroupKind::Pods;
         if is_counted {
             self.observer.observe(Observation::Placements { profile, count });
         }
         let (mut first, mut feasible) = (None, Vec::new());
-        for placement in placements {
+        for (tried, placement) in from.iter().chain(before).enumerate() {
+            if tried > 0 && !self.tries.suffice(size) {
+                break;
+            }
             let from = self.observer.time_point();
-            let trial = self.try_placement(now, node, members, Some(&placement), calls);
+            let trial = self.try_placement(now, node, members, Some(placement), calls);
             if let Some(GroupFailure::Error(_)) = trial.refusal {
                 return trial;
             }
@@ -89,7 +135,7 @@ impl Scheduler {
                 self.observer.observe(Observation::PlacementTried { profile, is_feasible, took });
             }
             if is_feasible {
-                feasible.push(Feasible { placement, trial });
+                feasible.push(Feasible { placement: placement.clone(), trial });
             } else {
                 first.get_or_insert(trial);
             }
@@ -114,6 +160,7 @@ impl Scheduler {
         placement: Option<&Placement>,
         calls: &mut dyn Calls,
     ) -> Trial {
+        self.tries.spend();
         if node.key.kind == GroupKind::Groups {
             return self.try_children(now, node, members, placement, calls);
         }
@@ -174,7 +221,7 @@ impl Scheduler {
         trial: &mut Trial,
     ) -> Result<(), FailureKind> {
         for (member, placed) in trial.placed_mut(node) {
-            let stands = self.catch_panic(|this| {
+            let repeated = self.catch_panic(|this| {
                 this.assume(&members[member], &placed.node)?;
                 let (reserved, commands) =
                     this.reserve_only(now, &members[member], &placed.node, &mut placed.state);

@@ -18,6 +18,7 @@ use thiserror::Error;
 
 use crate::bindings::Bindings;
 use crate::effect::Effect;
+use crate::placements::Tries;
 use crate::preemptions::{Order, Preemptions};
 use crate::timeline::Timeline;
 use crate::unconfirmed_patches::UnconfirmedPatches;
@@ -97,6 +98,8 @@ pub struct Scheduler {
     pub(crate) observer: Box<dyn Observer>,
     pub(crate) current_plugin: CurrentPlugin,
     pub(crate) next_start_node: usize,
+    /// How many pods the trial of a group may still try.
+    pub(crate) tries: Tries,
     /// `None` if every pod is evaluated from scratch.
     pub(crate) tables: Option<Tables>,
     /// Compares answers of tables with the plain path.
@@ -141,6 +144,7 @@ impl Scheduler {
             observer: Box::new(Unobserved),
             current_plugin: CurrentPlugin::default(),
             next_start_node: 0,
+            tries: Tries::default(),
             draining: false,
             reconfigurations: 0,
             plugin_panic: None,
