@@ -16,14 +16,14 @@ use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Now, 
 
 use crate::dry_run::DryRun;
 use crate::group_cycle::TriedGroup;
-use crate::group_tree::{GroupFailure, Placed, Trial as GroupTrial};
+use crate::group_tree::{GroupFailure, Placed, Trial};
 use crate::scheduler::Scheduler;
 use supercargo_evaluation::extender::Calls;
 use supercargo_runtime::observer::{Observation, Point, Timespan};
 use supercargo_runtime::panic_guard::panic_report;
 
-/// A member in a trial, on the node that it would get.
-struct Trial {
+/// A member, and the node that it would get.
+struct Proposal {
     /// Its position among the members.
     member: usize,
     node: NodeIndex,
@@ -36,11 +36,11 @@ struct PostFilterCycle<'a, 'b> {
     scheduler: &'a mut Scheduler,
     now: Now,
     group: &'a mut TriedGroup<'b>,
-    tried: &'a GroupTrial,
+    tried: &'a Trial,
     calls: &'a mut dyn Calls,
-    trials: Vec<Trial>,
-    /// How many of the trials are on their nodes.
-    standing: usize,
+    proposals: Vec<Proposal>,
+    /// How many of them are on their nodes.
+    on_nodes: usize,
     /// The pods that are off their nodes.
     removed: BTreeSet<Uid>,
     /// The changed nodes, as they were.
@@ -54,7 +54,7 @@ impl Scheduler {
         &mut self,
         now: Now,
         mut group: TriedGroup<'_>,
-        tried: &GroupTrial,
+        tried: &Trial,
         calls: &mut dyn Calls,
     ) -> (Nominations, Status) {
         let from = self.observer.time_point();
@@ -76,7 +76,7 @@ impl Scheduler {
         &mut self,
         now: Now,
         group: &mut TriedGroup<'_>,
-        tried: &GroupTrial,
+        tried: &Trial,
         calls: &mut dyn Calls,
     ) -> (Nominations, Status) {
         let plugins = &self.profiles.get(group.members[0].profile).pod_group_post_filter;
@@ -93,8 +93,8 @@ impl Scheduler {
                 group,
                 tried,
                 calls,
-                trials: Vec::new(),
-                standing: 0,
+                proposals: Vec::new(),
+                on_nodes: 0,
                 removed: BTreeSet::new(),
                 earlier: BTreeMap::new(),
                 commands: Vec::new(),
@@ -163,39 +163,39 @@ impl PostFilterCycle<'_, '_> {
             cycle.prepare(&mut state, index).map(|()| DryRun::new(cycle, &state).follow_pods())
         });
         let follows_pods = prepared.map_err(|kind| Status::error(kind.to_string()))?;
-        self.trials.push(Trial {
+        self.proposals.push(Proposal {
             member,
             node: index,
             placed: Placed { node: Arc::clone(node), state },
             follows_pods,
         });
-        self.stand();
+        self.place_next();
         Ok(())
     }
 
     /// Puts the next member on its node. As upstream, what Reserve says does not matter.
-    fn stand(&mut self) {
-        let index = self.trials[self.standing].node;
+    fn place_next(&mut self) {
+        let index = self.proposals[self.on_nodes].node;
         self.keep(index);
-        let trial = &mut self.trials[self.standing];
-        self.standing += 1;
-        let queued = &self.group.members[trial.member];
+        let proposal = &mut self.proposals[self.on_nodes];
+        self.on_nodes += 1;
+        let queued = &self.group.members[proposal.member];
         self.scheduler.cache.try_on(index, |info| info.add_pod(Arc::clone(&queued.pod)));
-        let Placed { node, state } = &mut trial.placed;
+        let Placed { node, state } = &mut proposal.placed;
         let (_, commands) = self.scheduler.reserve_only(self.now, queued, node, state);
         self.scheduler.execute(self.now, local(commands));
     }
 
     /// Takes all members off their nodes, the last one first.
-    fn lie_down(&mut self) {
-        while self.standing > 0 {
-            self.standing -= 1;
-            let trial = &mut self.trials[self.standing];
-            let queued = &self.group.members[trial.member];
-            let Placed { node, state } = &mut trial.placed;
+    fn remove_all(&mut self) {
+        while self.on_nodes > 0 {
+            self.on_nodes -= 1;
+            let proposal = &mut self.proposals[self.on_nodes];
+            let queued = &self.group.members[proposal.member];
+            let Placed { node, state } = &mut proposal.placed;
             let commands = self.scheduler.unreserve_only(self.now, queued, node, state);
             self.scheduler.execute(self.now, local(commands));
-            self.scheduler.cache.try_on(trial.node, |info| drop(info.remove_pod(queued.uid())));
+            self.scheduler.cache.try_on(proposal.node, |info| drop(info.remove_pod(queued.uid())));
         }
     }
 
@@ -207,9 +207,9 @@ impl PostFilterCycle<'_, '_> {
         change: fn(&DryRun<'_, '_>, &mut CycleState, &PodInfo, &PodInfo, &NodeInfo) -> Status,
     ) -> Result<(), Status> {
         let (scheduler, now) = (&*self.scheduler, self.now);
-        for trial in self.trials.iter_mut().filter(|trial| trial.follows_pods) {
-            let queued = &self.group.members[trial.member];
-            let state = &mut trial.placed.state;
+        for proposal in self.proposals.iter_mut().filter(|it| it.follows_pods) {
+            let queued = &self.group.members[proposal.member];
+            let state = &mut proposal.placed.state;
             let status = scheduler.with_cycle(now, &queued.pod, queued.profile, |cycle| {
                 let dry_run = DryRun::new(cycle, state);
                 change(&dry_run, state, &queued.pod, pod, scheduler.cache.node_at(index))
@@ -223,7 +223,7 @@ impl PostFilterCycle<'_, '_> {
 
     /// Undoes all changes. Returns the commands.
     fn end(mut self) -> Vec<Command> {
-        self.lie_down();
+        self.remove_all();
         for (index, earlier) in self.earlier {
             self.scheduler.cache.restore(index, earlier);
         }
@@ -278,7 +278,7 @@ impl GroupCycle for PostFilterCycle<'_, '_> {
     }
 
     fn schedule(&mut self) -> Result<Assignments, Status> {
-        self.trials.clear();
+        self.proposals.clear();
         let Self { scheduler, now, group, calls, .. } = self;
         let began: Vec<_> = group.members.iter().map(|member| member.began).collect();
         let trial = scheduler.try_root(*now, group, &mut **calls);
@@ -292,27 +292,26 @@ impl GroupCycle for PostFilterCycle<'_, '_> {
         }
         let placed = trial.placed(self.group.root);
         let prepared = placed.iter().try_for_each(|(member, placed)| self.prepare(*member, &placed.node));
-        self.lie_down();
+        self.remove_all();
         prepared?;
-        let pod = |trial: &Trial| {
-            (Arc::clone(&self.group.members[trial.member].pod), Arc::clone(&trial.placed.node))
-        };
-        Ok(self.trials.iter().map(pod).collect())
+        let pod =
+            |it: &Proposal| (Arc::clone(&self.group.members[it.member].pod), Arc::clone(&it.placed.node));
+        Ok(self.proposals.iter().map(pod).collect())
     }
 
     fn still_fits(&mut self) -> bool {
-        let all_fit = (0..self.trials.len()).all(|at| {
-            let Trial { member, node, placed, .. } = &self.trials[at];
+        let all_fit = (0..self.proposals.len()).all(|at| {
+            let Proposal { member, node, placed, .. } = &self.proposals[at];
             let (queued, node) = (&self.group.members[*member], *node);
             let fits = self.scheduler.with_cycle(self.now, &queued.pod, queued.profile, |cycle| {
                 cycle.verdict(&placed.state, node).is_success()
             });
             if fits {
-                self.stand();
+                self.place_next();
             }
             fits
         });
-        self.lie_down();
+        self.remove_all();
         all_fit
     }
 

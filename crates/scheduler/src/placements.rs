@@ -191,7 +191,7 @@ impl Scheduler {
             }
             let Some(child) = children.next() else { break };
             let mut tried = self.try_group(now, child, members, placement, calls);
-            if let Err(error) = self.stand(now, child, members, &mut tried) {
+            if let Err(error) = self.repeat_trial(now, child, members, &mut tried) {
                 tried.refusal = Some(GroupFailure::Error(format!("failed to assume the subtree: {error}")));
             }
             if let Some(GroupFailure::Error(error)) = &tried.refusal {
@@ -203,7 +203,7 @@ impl Scheduler {
             trial.children.push(tried);
         }
         for (child, tried) in node.children.iter().zip(&mut trial.children).rev() {
-            self.lie_down(now, child, members, tried);
+            self.undo_trial(now, child, members, tried);
         }
         // As upstream, an error speaks for all groups below.
         if let Some(GroupFailure::Error(_)) = trial.refusal {
@@ -213,7 +213,7 @@ impl Scheduler {
     }
 
     /// Assumes and reserves once more what a trial has placed, so that the next group sees it.
-    fn stand(
+    fn repeat_trial(
         &mut self,
         now: Now,
         node: &GroupNode,
@@ -228,16 +228,16 @@ impl Scheduler {
                 this.execute(now, commands);
                 reserved
             });
-            if let Err(failure) = stands {
-                self.lie_down(now, node, members, trial);
+            if let Err(failure) = repeated {
+                self.undo_trial(now, node, members, trial);
                 return Err(failure.kind);
             }
         }
         Ok(())
     }
 
-    /// Undoes [`stand`](Self::stand), the last member first.
-    fn lie_down(&mut self, now: Now, node: &GroupNode, members: &[QueuedPod], trial: &mut Trial) {
+    /// Undoes [`repeat_trial`](Self::repeat_trial), the last member first.
+    fn undo_trial(&mut self, now: Now, node: &GroupNode, members: &[QueuedPod], trial: &mut Trial) {
         for (member, placed) in trial.placed_mut(node).into_iter().rev() {
             self.take_back(now, &members[member], placed);
         }
