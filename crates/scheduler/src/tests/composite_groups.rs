@@ -1,13 +1,15 @@
 //! Groups that consist of groups.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use proptest::prelude::*;
-use supercargo_framework::objects::{Body, CompositePodGroup, GroupPolicy, GroupSpec, resources};
+use supercargo_framework::objects::{Body, CompositePodGroup, GroupPolicy, GroupSpec, Object, resources};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, object, pod};
-use supercargo_framework::{Feature, Features};
+use supercargo_framework::{Feature, Features, Plugin, Status};
 
-use super::groups::{attempts, gang, group_options_with, room, with_cpus};
+use super::fake::Fake;
+use super::groups::{attempts, gang, group_options_with, options_with_plugins, room, with_cpus};
 use super::test_bed::TestBed;
 use crate::{Effect, Input, Notification, Options, Place};
 
@@ -299,7 +301,15 @@ proptest! {
             }
         }
         let before = room(&bed, cpus.len());
-        bed.cycle();
+        let mut complete = 0;
+        for at in (0..3).rev() {
+            let has_pods = |(parent, min, pods): &&(usize, i32, Vec<u32>)| {
+                *parent == at && pods.len() >= usize::try_from(*min).unwrap()
+            };
+            let groups = gangs.iter().filter(has_pods).count() + complete;
+            complete = usize::from(groups >= usize::try_from(minima[at]).unwrap());
+        }
+        prop_assert_eq!(bed.cycle(), complete == 1);
         let starts: Vec<bool> = gangs.iter().enumerate().map(|(i, (_, min_count, requests))| {
             let placed = (0..requests.len()).filter(|j| bed.node_of(&format!("p{i}-{j}")).is_some()).count();
             assert!(placed == 0 || placed >= usize::try_from(*min_count).unwrap());
@@ -318,62 +328,171 @@ proptest! {
         prop_assert_eq!(bed.scheduler.inconsistencies(), Vec::<String>::new());
     }
 
-    /// Groups, trees and pods come and go in any order: a pod waits beside the queue exactly while
-    /// a group above it is missing.
+    /// Groups come, go and get other parents, also in circles and too deep, and pods come and go: a
+    /// pod waits beside the queue exactly while its PodGroup has no root. None is lost.
     #[test]
     fn pods_wait_aside_exactly_while_a_group_is_missing(
-        steps in proptest::collection::vec((0..4_u8, 0..6_usize), 1..40),
+        steps in proptest::collection::vec((0..6_u8, 0..6_usize, 0..6_usize), 1..60),
     ) {
         let mut bed = bed();
         // No pod fits.
         bed.node(with_cpus("n", "1"));
-        let parents = [None, Some("c0"), Some("c1")];
-        let composite = |at: usize| GroupSpec { parent: parents[at].map(Into::into), ..basic() };
-        let of_group = [Some("c2"), Some("c1"), None];
-        let (mut composites, mut groups, mut pods) = ([false; 3], [false; 3], [false; 6]);
-        for (action, at) in steps {
-            let (third, name) = (at % 3, format!("p{at}"));
-            let pod = member(&name, &format!("g{third}"), "2");
+        // The parents of composite groups `c0` to `c4`, and of PodGroups `g0` to `g2`. `c5` stands
+        // for none.
+        let mut parents: [Option<usize>; 8] = [None; 8];
+        let mut pods = [false; 6];
+        for (action, at, parent) in steps {
+            let pod = member(&format!("p{at}"), &format!("g{}", at % 3), "2");
             match action {
-                0 => {
-                    composites[third] = !composites[third];
-                    let name = format!("c{third}");
-                    if composites[third] {
-                        bed.composite(&name, composite(third));
-                    } else {
-                        bed.remove_composite(&name, composite(third));
-                    }
-                }
-                1 => {
-                    groups[third] = !groups[third];
-                    let parent = of_group[third].map(Into::into);
-                    let group = Body::PodGroup(GroupSpec { parent, ..gang(1) }.into());
-                    let group = object(&resources::POD_GROUP, &format!("default/g{third}"), group).into();
-                    bed.handle(Input::Object(if groups[third] {
-                        Notification::Added(group)
-                    } else {
-                        Notification::Deleted(group)
+                0 | 1 => {
+                    let at = if action == 0 { at % 5 } else { 5 + at % 3 };
+                    let old = parents[at].replace(parent).map(|parent| group_at(at, parent));
+                    let new = group_at(at, parent);
+                    bed.handle(Input::Object(match old {
+                        Some(old) => Notification::Updated { old, new },
+                        None => Notification::Added(new),
                     }));
                 }
                 2 => {
+                    let at = (at + 3 * (parent % 2)) % 8;
+                    if let Some(parent) = parents[at].take() {
+                        bed.handle(Input::Object(Notification::Deleted(group_at(at, parent))));
+                    }
+                }
+                3 => {
                     pods[at] = !pods[at];
                     if pods[at] { bed.pod(pod) } else { bed.delete(pod) }
                 }
-                _ => {
-                    bed.cycle();
-                    bed.pass_seconds(at as u64);
+                4 => {
+                    let has_work = bed.scheduler.has_work();
+                    prop_assert_eq!(bed.cycle(), has_work);
                 }
+                _ => bed.pass_seconds(10 * at as u64),
             }
-            prop_assert_eq!(bed.scheduler.inconsistencies(), Vec::<String>::new());
             for at in (0..6).filter(|at| pods[*at]) {
-                let has_root = groups[at % 3] && match at % 3 {
-                    0 => composites[..3].iter().all(|known| *known),
-                    1 => composites[..2].iter().all(|known| *known),
-                    _ => true,
-                };
                 let place = bed.place(&format!("p{at}"));
-                prop_assert_eq!(place == Some(Place::Aside), !has_root, "p{} is {:?}", at, place);
+                prop_assert!(place.is_some(), "p{} is lost", at);
+                prop_assert_eq!(place == Some(Place::Aside), !has_root(&parents, 5 + at % 3), "p{} is {:?}", at, place);
             }
         }
     }
+}
+
+/// Composite group `c0` to `c4` or PodGroup `g0` to `g2`, below a composite group or, with 5, none.
+fn group_at(at: usize, parent: usize) -> Arc<Object> {
+    let parent = (parent < 5).then(|| format!("c{parent}").into());
+    Arc::new(match at.checked_sub(5) {
+        None => {
+            let body = Body::CompositePodGroup(CompositePodGroup { spec: GroupSpec { parent, ..basic() } });
+            object(&resources::COMPOSITE_POD_GROUP, &format!("default/c{at}"), body)
+        }
+        Some(leaf) => {
+            let body = Body::PodGroup(GroupSpec { parent, ..gang(1) }.into());
+            object(&resources::POD_GROUP, &format!("default/g{leaf}"), body)
+        }
+    })
+}
+
+/// Whether all groups above one are there, within four levels.
+fn has_root(parents: &[Option<usize>; 8], at: usize) -> bool {
+    let mut at = Some(at);
+    for _ in 0..4 {
+        match at.and_then(|at| parents[at]) {
+            None => return false,
+            Some(5) => return true,
+            parent => at = parent,
+        }
+    }
+    false
+}
+
+/// The reservations of pods that a plugin holds.
+type Reserved = Arc<Mutex<BTreeMap<String, i32>>>;
+
+fn tree_with(plugins: Vec<Arc<dyn Plugin>>) -> TestBed {
+    let features = Features::default()
+        .with(Feature::TopologyAwareWorkloadScheduling, true)
+        .with(Feature::CompositePodGroup, true);
+    let mut bed = TestBed::of(options_with_plugins(features, |name| name != "DefaultPreemption", plugins));
+    bed.node(with_cpus("n0", "4"));
+    bed.two_gangs(gang(2));
+    for (name, group) in [("a", "g"), ("b", "g"), ("c", "h")] {
+        bed.pod(member(name, group, "1"));
+    }
+    bed
+}
+
+#[test]
+fn a_reserve_that_fails_inside_a_tree_is_undone_exactly() {
+    let cases = ["a", "b", "c"].into_iter().flat_map(|pod| (1..5).map(move |call| (pod, call)));
+    for ((fails, call), panics) in cases.flat_map(|case| [(case, false), (case, true)]) {
+        let reserved = Reserved::default();
+        let (takes, gives) = (Arc::clone(&reserved), Arc::clone(&reserved));
+        let counts = Fake::new("Counts")
+            .reserve(move |_, pod| {
+                *takes.lock().unwrap().entry(pod.name.to_string()).or_default() += 1;
+                Status::success()
+            })
+            .unreserve(move |_, _, pod| {
+                *gives.lock().unwrap().entry(pod.name.to_string()).or_default() -= 1;
+            });
+        let calls = Mutex::new(0);
+        let breaks = Fake::new("Breaks").reserve(move |_, pod| {
+            let mut calls = calls.lock().unwrap_or_else(PoisonError::into_inner);
+            *calls += i32::from(*pod.name == *fails);
+            match *pod.name == *fails && *calls == call {
+                true if panics => panic!("oh"),
+                true => Status::unschedulable("no"),
+                false => Status::success(),
+            }
+        });
+        let mut bed = tree_with(vec![counts.build(), breaks.build()]);
+        let empty = room(&bed, 1);
+        let case = format!("call {call} for {fails}, panics {panics}");
+        assert!(bed.cycle(), "{case}");
+        let placed: Vec<_> = ["a", "b", "c"].into_iter().filter(|name| bed.node_of(name).is_some()).collect();
+        let reserved: Vec<_> = reserved
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|(_, count)| **count != 0)
+            .map(|(name, count)| (name.clone(), *count))
+            .collect();
+        let expected: Vec<_> = placed.iter().map(|name| ((*name).to_owned(), 1)).collect();
+        assert_eq!(reserved, expected, "{case}");
+        if placed.is_empty() {
+            assert_eq!(room(&bed, 1), empty, "{case}");
+        }
+        for name in ["a", "b", "c"].into_iter().filter(|name| !placed.contains(name)) {
+            assert!(bed.place(name).is_some(), "{case}: {name} is lost");
+        }
+    }
+}
+
+#[test]
+fn a_failed_preemption_requeues_pods_whose_siblings_left_the_tree() {
+    let mut bed = preempting(&["1", "1"]);
+    bed.composite("r", GroupSpec { priority: 10, ..basic() });
+    for name in ["g", "h"] {
+        bed.group_named(name, of("r", gang(1)));
+    }
+    for i in 0..2 {
+        bed.assigned(pod(&format!("low{i}")).request("cpu", "1").node(&format!("n{i}")));
+    }
+    for (name, group) in [("a", "g"), ("b", "h")] {
+        bed.pod(member(name, group, "1").priority(10));
+    }
+    bed.cycle();
+    let effects = bed.effects();
+    let evict = effects.iter().find_map(|effect| match effect {
+        Effect::Evict { preemption, victims } => Some((*preemption, victims.len())),
+        _ => None,
+    });
+    let (preemption, victims) = evict.unwrap();
+    let group = object(&resources::POD_GROUP, "default/g", Body::PodGroup(of("r", gang(1)).into()));
+    bed.handle(Input::Object(Notification::Deleted(Arc::new(group))));
+    assert_eq!(bed.places(&["a", "b"]), [Some(Place::Aside), Some(Place::Gated)]);
+    let outcomes = vec![crate::Eviction::Failed("no".into()); victims];
+    bed.handle(Input::Evicted { preemption, outcomes });
+    assert_eq!(bed.places(&["a", "b"]), [Some(Place::Aside), Some(Place::Active)]);
 }

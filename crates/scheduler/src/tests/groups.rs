@@ -5,9 +5,13 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use supercargo_framework::binding::ApiCall;
 use supercargo_framework::context::Command;
-use supercargo_framework::objects::{Body, GroupPolicy, GroupSpec, resources};
+use supercargo_framework::objects::{
+    Body, ClaimAllocation, DeviceNodeSelector, GroupPolicy, GroupSpec, ResourceClaim, resources,
+};
+use supercargo_framework::pod::RareSpec;
+use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
-use supercargo_framework::{Feature, Features, Now};
+use supercargo_framework::{Feature, Features, Now, Plugin};
 
 use super::test_bed::{TestBed, in_tree, options};
 use crate::{Input, Notification, Options, Place, ProfileSpec};
@@ -22,8 +26,16 @@ pub(super) fn group_options(enabled: fn(&str) -> bool) -> Options {
 }
 
 pub(super) fn group_options_with(features: Features, enabled: fn(&str) -> bool) -> Options {
+    options_with_plugins(features, enabled, Vec::new())
+}
+
+pub(super) fn options_with_plugins(
+    features: Features,
+    enabled: fn(&str) -> bool,
+    more: Vec<Arc<dyn Plugin>>,
+) -> Options {
     let features = features.with(Feature::GenericWorkload, true);
-    let plugins = in_tree(&features, enabled, |_| serde_json::Value::Null, Vec::new());
+    let plugins = in_tree(&features, enabled, |_| serde_json::Value::Null, more);
     let queue = QueueOptions { groups: true, ..QueueOptions::default() };
     let served = |name: &str| ProfileSpec {
         scheduler_name: name.to_owned(),
@@ -260,6 +272,31 @@ fn a_group_is_not_tried_before_the_writes_for_its_pods_are_answered() {
     assert!(bed.scheduler.has_work());
 }
 
+#[test]
+fn an_allocation_that_members_share_is_taken_away_once() {
+    let mut bed = bed();
+    bed.node(with_cpus("n", "4"));
+    bed.group(gang(1));
+    // It is allocated for no node.
+    let node_selector = Some(DeviceNodeSelector::default());
+    let allocation = Some(ClaimAllocation { node_selector, ..ClaimAllocation::default() });
+    let claim = Body::ResourceClaim(ResourceClaim { allocation, ..ResourceClaim::default() });
+    let claim = object(&resources::RESOURCE_CLAIM, "default/c", claim);
+    bed.handle(Input::Object(Notification::Added(Arc::new(claim))));
+    for name in ["a", "b"] {
+        let entry = PodClaim { name: "c".into(), source: PodClaimSource::Claim("c".into()) };
+        let rare = RareSpec { resource_claims: [entry].into(), ..RareSpec::default() };
+        bed.pod(member(name, "1").with_spec(|spec| spec.rare = rare.boxed()));
+    }
+    bed.cycle();
+    let lines = bed.effect_lines();
+    assert!(
+        lines.iter().filter(|line| line.contains("resourceclaim not available")).count() >= 2,
+        "{lines:?}"
+    );
+    assert_eq!(lines.iter().filter(|line| line.starts_with("write")).count(), 1, "{lines:?}");
+}
+
 /// What a trial may not change: the pods on each node, and the sums of their requests.
 pub(super) fn room(bed: &TestBed, nodes: usize) -> Vec<(Vec<String>, i64)> {
     let room = |i: usize| {
@@ -294,7 +331,8 @@ proptest! {
             bed.pod(if *has_port { member.host_port(80) } else { member });
         }
         let before = room(&bed, cpus.len());
-        bed.cycle();
+        let is_complete = requests.len() >= usize::try_from(min_count).unwrap();
+        prop_assert_eq!(bed.cycle(), is_complete);
         let placed = (0..requests.len()).filter(|i| bed.node_of(&format!("p{i}")).is_some()).count();
         prop_assert!(placed == 0 || placed >= usize::try_from(min_count).unwrap(), "{} placed", placed);
         if placed == 0 {

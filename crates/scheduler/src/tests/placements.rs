@@ -113,6 +113,50 @@ fn a_group_without_a_constraint_may_use_all_nodes() {
 }
 
 #[test]
+fn empty_constraints_count_as_constraints() {
+    for (has_empty_constraints, said) in
+        [(true, ""), (false, "deallocation and deletion of ResourceClaims completed")]
+    {
+        let mut bed = bed();
+        racks(&mut bed, &["a1"]);
+        bed.group(GroupSpec { has_empty_constraints, ..gang(1) });
+        bed.pod(member("p", "5"));
+        bed.cycle();
+        let lines = bed.effect_lines();
+        let ends = format!("0 scheduled, 0 remaining, {said}");
+        assert!(
+            lines.iter().any(|line| line.starts_with("default/g patch False") && line.ends_with(&ends)),
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
+fn a_group_with_many_placements_goes_on_in_its_next_attempt() {
+    let mut bed = bed();
+    racks(&mut bed, &["a1", "b1", "c1", "d1", "e1", "f1", "f2"]);
+    bed.scheduler.tries.most = 6;
+    bed.group(within_rack(gang(2)));
+    // Only rack `f` has room for both.
+    bed.pod(member("p", "4"));
+    bed.pod(member("q", "4"));
+    let mut attempts = 0;
+    while bed.node_of("p").is_none() {
+        bed.observed();
+        assert!(bed.cycle());
+        let tried = bed.observed().iter().filter(|line| line.starts_with("placement fits")).count();
+        assert!((1..=3).contains(&tried), "{tried} placements");
+        attempts += 1;
+        assert!(
+            attempts < 6
+                && bed.places(&["p", "q"]).iter().all(|place| place.is_none_or(|it| it == Place::Backoff))
+        );
+        bed.pass_seconds(60);
+    }
+    assert_eq!((attempts, bed.nodes_of(&["p", "q"])), (3, "f1 f2".to_owned()));
+}
+
+#[test]
 fn without_a_labelled_node_there_is_no_placement() {
     let mut bed = bed();
     bed.node(with_cpus("n", "4"));
