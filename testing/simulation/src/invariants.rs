@@ -62,6 +62,8 @@ pub struct InvariantChecker {
     /// By whom and when claims got their devices, by UID.
     allocated: BTreeMap<String, (Arc<str>, Duration)>,
     gangs: gangs::Gangs,
+    /// By whom and when the statuses of claims were last written, by path.
+    claim_writes: BTreeMap<String, (Arc<str>, Duration)>,
     /// When nodes last changed.
     touched: BTreeMap<String, Duration>,
     /// Until when nothing is checked, because etcd was restored.
@@ -121,6 +123,7 @@ impl InvariantChecker {
             bound: BTreeMap::new(),
             allocated: BTreeMap::new(),
             gangs: gangs::Gangs::default(),
+            claim_writes: BTreeMap::new(),
             touched: BTreeMap::new(),
             forgiven_until: Duration::ZERO,
             views_lag_until: Duration::ZERO,
@@ -222,6 +225,9 @@ impl InvariantChecker {
         }
         if !status.is_success() {
             return;
+        }
+        if kind == RequestKind::Claim {
+            checker.lock().see_claim_write(&from, &path);
         }
         match kind {
             RequestKind::Lease => {

@@ -258,8 +258,7 @@ impl Network {
         }
         self.cross(from, Direction::Down, epoch).await.ok_or_else(reset)?;
         let (frames, received) = mpsc::unbounded_channel();
-        let lag = self.lag_of(from.machine, resource.as_deref());
-        tokio::spawn(Arc::clone(self).stream(from.clone(), epoch, lag, body, frames));
+        tokio::spawn(Arc::clone(self).stream(from.clone(), epoch, resource, body, frames));
         Ok(Response::from_parts(head, received))
     }
 
@@ -310,7 +309,7 @@ impl Network {
         self: Arc<Self>,
         from: Sender,
         epoch: u64,
-        lag: Duration,
+        resource: Option<String>,
         mut body: supercargo_apiserver::Body,
         frames: mpsc::UnboundedSender<io::Result<Frame>>,
     ) {
@@ -319,6 +318,7 @@ impl Network {
             while let Some(frame) = body.frame().await {
                 // A broken body repeats its error.
                 let is_broken = frame.is_err();
+                let lag = self.lag_of(from.machine, resource.as_deref());
                 if late.send((Instant::now() + lag, frame)).is_err() || is_broken {
                     return;
                 }
