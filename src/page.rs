@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! copy of the scheduler (insight) ──> overview ──> live ──> a stream per tab
-//!                                ├──> node, pod, search
+//!                                ├──> decisions, devices, groups, node, pod, search
 //!                                └──> questions
 //! ```
 //! The page changes nothing: each of its answers is about a copy.
@@ -11,9 +11,7 @@
 mod live;
 mod node;
 mod overview;
-mod pod;
 mod proxy;
-mod search;
 pub(crate) mod ui;
 
 use std::collections::BTreeMap;
@@ -26,6 +24,7 @@ use serde_json::Value;
 use supercargo_client::api::full_text;
 use supercargo_framework::Timestamp;
 use supercargo_page::{ASSETS, Asset, HEADERS, INDEX};
+use supercargo_report as report;
 use supercargo_scheduler::Fork;
 #[cfg(feature = "demo")]
 use supercargo_serving::Site;
@@ -43,7 +42,14 @@ const MOST_READS: usize = 4;
 /// What the page reads beside the answers to questions.
 const OVERVIEW: &str = "overview";
 const STREAM: &str = "stream";
-const READS: [(&str, Read); 3] = [("node", node::node), ("pod", pod::pod), ("search", search::search)];
+const READS: [(&str, Read); 6] = [
+    ("decisions", |fork, _| Some(report::decisions(fork))),
+    ("devices", |fork, _| Some(report::devices(fork))),
+    ("groups", |fork, _| Some(report::groups(fork))),
+    ("node", node::node),
+    ("pod", |fork, query| Some(report::place(fork, query.get("namespace")?, query.get("name")?))),
+    ("search", |fork, query| Some(report::search(fork, query.get("text")?))),
+];
 
 /// Reads a copy, for a request with these parameters. `None` if there is no such thing.
 type Read = fn(&Fork, &Parameters) -> Option<Value>;

@@ -6,8 +6,8 @@ use supercargo_framework::{NodeInfo, PodInfo};
 use supercargo_scheduler::Fork;
 
 use super::Parameters;
-use super::overview::{pool, zone};
 use supercargo_report::words::quantity;
+use supercargo_report::{devices_of, pool, zone};
 
 /// The node with the parameter `name`.
 pub(super) fn node(fork: &Fork, parameters: &Parameters) -> Option<Value> {
@@ -27,6 +27,7 @@ pub(super) fn node(fork: &Fork, parameters: &Parameters) -> Option<Value> {
         "taints": node.taints.iter().map(taint).collect::<Vec<_>>(),
         "labels": node.labels.texts().map(label).collect::<Vec<_>>(),
         "resources": resources(info),
+        "devices": devices_of(fork, &node.name),
         "pods": pods.into_iter().map(|pod| pod_json(pod, assumed(pod))).collect::<Vec<_>>(),
         "nominated": fork.nominated_on(&node.name).iter().map(|pod| pod_json(pod, false)).collect::<Vec<_>>(),
     }))
@@ -80,8 +81,7 @@ fn pod_json(pod: &PodInfo, is_assumed: bool) -> Value {
 mod tests {
     use super::*;
     use crate::insight::endpoint::testing::{add_pod, owner};
-    use crate::page::pod::pod;
-    use crate::page::search::search;
+    use supercargo_report::{place, search};
 
     #[tokio::test]
     async fn nodes_and_pods_are_found_by_name() {
@@ -89,15 +89,9 @@ mod tests {
         add_pod(&insight, "web");
         let parameters = |name: &str, value: &str| Parameters::from([(name.to_owned(), value.to_owned())]);
         let [known, unknown] = ["n", "m"].map(|name| parameters("name", name));
-        let [one, all, none] = ["WEB", "default/", "x"].map(|text| parameters("text", text));
-        let named = |name: &str| {
-            let pairs = [("namespace", "default"), ("name", name)];
-            Parameters::from(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())))
-        };
-        let [waits, placed] = ["p", "web"].map(named);
         let read = move |fork: &Fork, _| {
-            let found = [one, all, none].map(|text| search(fork, &text).unwrap());
-            let pods = [waits, placed].map(|name| pod(fork, &name).unwrap());
+            let found = ["WEB", "default/", "x"].map(|text| search(fork, text));
+            let pods = ["p", "web"].map(|name| place(fork, "default", name));
             (node(fork, &known), node(fork, &unknown), found, pods)
         };
         let (known, unknown, [one, all, none], [waits, placed]) = insight.read(read).await.unwrap();

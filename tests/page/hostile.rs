@@ -57,6 +57,19 @@ fn answers(name: &str) -> BTreeMap<&'static str, Value> {
         json!({ "plugin": name, "text": name, "nodes": 1, "nodeNames": [name], "alone": 1, "left": 0 });
     let obstacle = json!({ "pod": format!("{name}/{name}"), "reason": name });
     let pod = json!({ "namespace": name, "name": name, "cpu": name, "memory": name, "priority": 0, "assumed": true, "pending": true });
+    let devices = json!({ "class": name, "node": name, "allocated": 1, "tainted": 2, "free": 3 });
+    let group = json!({
+        "namespace": name, "name": name, "composite": name == NAMES[1], "children": [name], "parent": name, "gang": true,
+        "minCount": 5, "topologyKey": name, "priority": 0, "pods": 2, "scheduled": 1, "waits": true,
+        "members": [{ "name": name, "node": name }, { "name": name, "node": null }],
+        "reason": { "status": name, "reason": name, "message": name },
+    });
+    let decision = |node: Option<&str>| {
+        json!({
+            "time": "2026-01-01T00:00:00.000Z", "namespace": name, "name": name, "node": node,
+            "message": name, "attempt": 1, "waitedMillis": 3,
+        })
+    };
     let mut workloads = serde_json::Map::new();
     workloads.insert(name.to_owned(), json!(2));
     let mut scores = serde_json::Map::new();
@@ -103,12 +116,23 @@ fn answers(name: &str) -> BTreeMap<&'static str, Value> {
                 "taints": [{ "key": name, "value": name, "effect": name }],
                 "labels": [{ "key": name, "value": name }],
                 "resources": [{ "name": name, "requested": name, "allocatable": name, "share": 300 }],
+                "devices": [devices],
                 "pods": [pod], "nominated": [pod],
             }),
         ),
         (
             "pod",
             json!({ "place": name, "attempts": 1, "since": name, "firstTried": name, "backoffUntil": name, "priority": 0 }),
+        ),
+        ("decisions", json!({ "decisions": [decision(Some(name)), decision(None)] })),
+        ("devices", json!({ "allocatedClaims": 1, "waitingClaims": 1, "devices": [devices] })),
+        ("groups", json!({ "all": 1, "waiting": 1, "groups": [group] })),
+        (
+            "timeline",
+            json!({ "headline": name, "logBegins": "2026-01-01T00:00:00.000Z", "events": [
+                { "event": "Added", "time": "2026-01-01T00:00:00.000Z", "text": name },
+                { "event": name, "time": "2026-01-01T00:00:00.000Z", "text": name },
+            ] }),
         ),
         ("search", json!({ "nodes": [name], "pods": [pod] })),
     ])
@@ -160,7 +184,11 @@ fn names_and_messages_are_text_on_every_view() {
             ("pending".to_owned(), ".board"),
             (format!("pending?namespace={encoded}"), ".board"),
             (format!("pod/{encoded}/{encoded}"), if name == NAMES[0] { ".fixes" } else { ".slider" }),
+            (format!("pod/{encoded}/{encoded}"), ".lanes"),
             (format!("node/{encoded}"), ".labels"),
+            ("decisions".to_owned(), ".dot.failed"),
+            ("groups".to_owned(), ".cells"),
+            ("devices".to_owned(), ".racks"),
             (format!("what-if?drain={encoded}&copy={encoded}"), "table"),
             (format!("capacity?pod={encoded}&by={encoded}&empty={encoded}"), "section:last-of-type table"),
             ("health".to_owned(), "table"),

@@ -16,12 +16,15 @@ const DOWN: char = '\u{e015}';
 const PICTURES: &str = "SUPERCARGO_PAGE_PICTURES";
 
 /// The name of a view, its fragment, and a part of its sentence.
-const VIEWS: [(&str, &str, &str); 9] = [
+const VIEWS: [(&str, &str, &str); 12] = [
     ("overview", "#/overview", "30 nodes hold 194 pods; 6 pods wait"),
     ("memory", "#/overview?by=memory", "30 nodes hold 194 pods; 6 pods wait"),
     ("pending", "#/pending", "6 pods of 6 workloads are pending, for 4 reasons"),
     ("pod", "#/pod/default/giant-1", "default/giant-1 is pending: it fits on none of 30 nodes"),
     ("placed", "#/pod/default/web-02", "default/web-02 is on node"),
+    ("decisions", "#/decisions", "The last 200 decisions"),
+    ("groups", "#/groups", "group"),
+    ("devices", "#/devices", "have devices; "),
     ("node", "#/node/b-01", "b-01 (zone b, pool general) holds"),
     ("what-if", "#/what-if?fail=b-01&copy=default%2Fworker-01%3D12", "get a node"),
     ("capacity", "#/capacity?by=topology.kubernetes.io%2Fzone", "cannot fail without a pod down"),
@@ -48,7 +51,7 @@ fn each_view_shows_and_follows_the_cluster() {
         browser.wait_for("h1", sentence);
         browser.check_reflow(view);
     };
-    for (width, height) in [(1600, 1000), (1024, 768), (480, 900)] {
+    for (width, height) in [(1440, 900), (1024, 768), (360, 740)] {
         for scheme in ["light", "dark"] {
             browser.look((width, height), scheme);
             for view in VIEWS {
@@ -149,6 +152,18 @@ fn a_keyboard_and_a_click_are_enough() {
     browser.wait_for("h1", "worse off");
     assert_eq!(chips(), 1);
 
+    // Decisions, which stay while they are paused.
+    browser.open(&format!("{}#/decisions", demo.page()));
+    browser.wait_for("h1", "The last 200 decisions");
+    browser.run("document.getElementById('pause').focus()");
+    browser.keys(" ");
+    browser.wait_for(".controls [role=status]", "Paused");
+    browser.click(".segments a:nth-child(3)");
+    browser.wait_for("tbody .wide", "nodes are available");
+    browser.click("tbody a");
+    browser.wait_for(".lanes", "Rejected");
+    browser.wait_for("article > section", "attempt 1 failed");
+
     // Other weights choose another node, or not.
     browser.keys("/web-02");
     browser.wait_for("#found:not([hidden])", "default/web-02");
@@ -164,7 +179,7 @@ fn a_keyboard_and_a_click_are_enough() {
     browser.keys(&DOWN.to_string());
     browser.keys(&ENTER.to_string());
     assert_eq!(focused(), "SELECT");
-    browser.run("history.back()");
+    browser.open(&format!("{}#/what-if?drain=a-03", demo.page()));
     browser.wait_for(".chips", "Drain a-03");
     browser.wait_for("h1", "worse off");
 

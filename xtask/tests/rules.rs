@@ -52,7 +52,10 @@ const PURE: &[(&str, &[&str])] = &[
         "supercargo-queue",
         &["priority-queue", "rustc-hash", "smallvec", "supercargo-framework", "supercargo-runtime"],
     ),
-    ("supercargo-report", &["serde_json", "supercargo-framework", "supercargo-scheduler"]),
+    (
+        "supercargo-report",
+        &["serde_json", "supercargo-devices", "supercargo-framework", "supercargo-scheduler"],
+    ),
     ("supercargo-runtime", &["supercargo-framework", "thiserror"]),
     (
         "supercargo-scheduler",
@@ -162,7 +165,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("supercargo-page", &[]),
     ("supercargo-plugins", &["cel", "devices", "framework", "volume-plugins"]),
     ("supercargo-queue", &["framework", "runtime"]),
-    ("supercargo-report", &["evaluation", "framework", "queue", "runtime", "scheduler"]),
+    ("supercargo-report", &["cel", "devices", "evaluation", "framework", "queue", "runtime", "scheduler"]),
     ("supercargo-runtime", &["framework"]),
     ("supercargo-scheduler", &["evaluation", "framework", "queue", "runtime"]),
     (

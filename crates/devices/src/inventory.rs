@@ -173,6 +173,12 @@ impl Inventory {
         &self.counters_on_nodes
     }
 
+    /// The slices of the newest generation of each pool, in any order.
+    pub(crate) fn newest(&self) -> impl Iterator<Item = &Arc<Slice>> {
+        let newest = self.pools.values().filter_map(BTreeMap::last_key_value);
+        newest.flat_map(|(_, generation)| generation.slices.values())
+    }
+
     pub(crate) fn generations(&self, pool: &PoolId) -> Option<&BTreeMap<i64, Generation>> {
         self.pools.get(pool)
     }

@@ -79,6 +79,7 @@
 mod allocated;
 mod budget;
 mod capacity;
+mod census;
 mod constraints;
 mod count;
 mod counters;
@@ -99,6 +100,7 @@ use supercargo_framework::NodeRecord;
 
 pub use allocated::AllocatedState;
 pub use budget::Budget;
+pub use census::{CensusKey, Tally, census};
 pub use count::ClassCounter;
 pub use demand::Demand;
 pub use error::AllocateError;

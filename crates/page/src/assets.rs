@@ -28,7 +28,10 @@ pub const ASSETS: &[Asset] = &[
     script("api.js", include_str!("assets/api.js")),
     script("asked.js", include_str!("assets/asked.js")),
     script("capacity.js", include_str!("assets/capacity.js")),
+    script("decisions.js", include_str!("assets/decisions.js")),
+    script("devices.js", include_str!("assets/devices.js")),
     script("dom.js", include_str!("assets/dom.js")),
+    script("groups.js", include_str!("assets/groups.js")),
     script("health.js", include_str!("assets/health.js")),
     script("live.js", include_str!("assets/live.js")),
     script("main.js", include_str!("assets/main.js")),
@@ -39,6 +42,7 @@ pub const ASSETS: &[Asset] = &[
     script("pod.js", include_str!("assets/pod.js")),
     script("search.js", include_str!("assets/search.js")),
     script("tiles.js", include_str!("assets/tiles.js")),
+    script("timeline.js", include_str!("assets/timeline.js")),
     script("what-if.js", include_str!("assets/what-if.js")),
     script("why-there.js", include_str!("assets/why-there.js")),
 ];
@@ -67,8 +71,8 @@ pub const HEADERS: &[(&str, &str)] = &[
 mod tests {
     use super::*;
 
-    /// The most bytes of all files, uncompressed. Compressed they are about a third.
-    const MOST_BYTES: usize = 150 * 1024;
+    /// The most bytes of all files, uncompressed. Compressed they are about a third: 70 KB.
+    const MOST_BYTES: usize = 200 * 1024;
 
     #[test]
     fn files_are_few_and_small() {

@@ -2,6 +2,12 @@
 //! programs. This crate asks nothing and prints nothing.
 
 mod comparison;
+mod decisions;
+mod devices;
+mod groups;
+mod place;
+mod pools;
+mod search;
 mod timeline;
 mod what_if;
 pub mod words;
@@ -17,7 +23,13 @@ use supercargo_framework::{ClusterEvent, EventResource, PodInfo};
 use supercargo_scheduler::{Detail, Fits, Fix, PluginScores, PodFix, Refusal, Shortage, Why};
 
 pub use self::comparison::{comparison, comparison_json};
-pub use self::timeline::{timeline, timeline_json};
+pub use self::decisions::decisions;
+pub use self::devices::{devices, devices_of};
+pub use self::groups::groups;
+pub use self::place::place;
+pub use self::pools::{pool, zone};
+pub use self::search::search;
+pub use self::timeline::{moment, timeline, timeline_json};
 pub use self::what_if::{first_obstacle, obstacle_json, what_if, what_if_json};
 use self::words::{count, printable, printable_json, quantity, wrap};
 

@@ -91,7 +91,7 @@ fn attempt_text(Attempt { number, after_flush }: Attempt) -> String {
 }
 
 /// A time in milliseconds, as the API writes it.
-fn moment(time: Timestamp) -> String {
+pub fn moment(time: Timestamp) -> String {
     let seconds = time.to_rfc3339();
     format!("{}.{:03}Z", seconds.trim_end_matches('Z'), time.0.rem_euclid(1_000_000) / 1000)
 }

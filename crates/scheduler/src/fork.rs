@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use supercargo_framework::objects::Objects;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
 use supercargo_framework::{Now, PodInfo};
 
 use crate::fits::Fits;
 use crate::scheduler::{BuildError, Options, Scheduler};
-use crate::timeline::History;
+use crate::timeline::{Entry, History};
 use crate::what_if::{Verb, WhatIf, WhatIfError};
 use crate::why::{Why, WhyError};
 use supercargo_evaluation::cache::Cache;
@@ -98,6 +99,16 @@ impl Fork {
     /// What happened to the pods of this name, if the scheduler notes that.
     pub fn history(&self, pod: &PodKey) -> Option<History> {
         self.scheduler.history(pod)
+    }
+
+    /// What happened to all pods, the oldest first, as far as the scheduler notes that.
+    pub fn happenings(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.scheduler.timeline.entries()
+    }
+
+    /// The objects of kinds other than pods and nodes.
+    pub fn objects(&self) -> &Objects {
+        &self.scheduler.objects
     }
 
     /// Every queued pod and its place, in any order.

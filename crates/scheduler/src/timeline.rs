@@ -155,7 +155,7 @@ impl Timeline {
         Arc::clone(&self.message)
     }
 
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
         self.closed.iter().flat_map(|segment| &segment.entries).chain(&self.open)
     }
 

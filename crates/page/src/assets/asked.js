@@ -12,6 +12,8 @@ import { arrange, capital, commandOf, el, keepRows, printable, problem, set, tim
  * @property {(data: any) => Shown} show
  * @property {string} [gone] The sentence if there is no such thing; else it is the server's.
  */
+/** Where the first line of an answer goes, and what is around it. @typedef {{ headline?: HTMLElement, root?: HTMLElement, pace?: Pace }} Frame */
+/** The shortest time between two questions, and whether to wait. @typedef {{ period?: number, isPaused?: () => boolean }} Pace */
 /** @typedef {{ elements: HTMLElement[], load: () => Promise<void> }} Answer */
 
 /** The shortest time between two questions, in milliseconds. */
@@ -25,12 +27,14 @@ const GONE = [404, 422];
  * @param {import("./main.js").Context} context
  * @param {Question} question
  * @param {HTMLElement[]} [controls] What is between the sentence and the rest.
+ * @param {Frame} [frame]
  */
-export async function follow(context, question, controls = []) {
-    const headline = el("h1", { "aria-live": "polite" }, "Asking the scheduler …");
-    const { elements, load } = answer(question, headline, context.signal);
-    context.root.append(headline, ...controls, ...elements);
-    await again(context, load);
+export async function follow(context, question, controls = [], { headline, root = context.root, pace } = {}) {
+    const sentence = headline ?? el("h1", { "aria-live": "polite" });
+    set(sentence, "Asking the scheduler …");
+    const { elements, load } = answer(question, sentence, context.signal);
+    root.append(sentence, ...controls, ...elements);
+    await again(context, load, pace);
 }
 
 /**
@@ -184,8 +188,9 @@ class Parts {
  *
  * @param {import("./main.js").Context} context
  * @param {() => Promise<void>} load
+ * @param {Pace} [pace]
  */
-export async function again({ live, signal }, load) {
+export async function again({ live, signal }, load, { period = PERIOD, isPaused = () => false } = {}) {
     let isBusy = false;
     let asked = -Infinity;
     let isDue = false;
@@ -199,7 +204,7 @@ export async function again({ live, signal }, load) {
     const changed = () => { isDue = true; };
     live.listeners.add(changed);
     const timer = setInterval(() => {
-        if (isDue && !isBusy && performance.now() - asked >= PERIOD) once();
+        if (isDue && !isBusy && !isPaused() && performance.now() - asked >= period) once();
     }, 500);
     signal.addEventListener("abort", () => {
         clearInterval(timer);

@@ -170,6 +170,22 @@ export function time(text) {
     return at.toLocaleString("en-GB", today ? { timeStyle: "medium" } : { dateStyle: "medium", timeStyle: "medium" });
 }
 
+/** A length of time with at most two units. @param {number} millis */
+export function duration(millis) {
+    const seconds = Math.floor(millis / 1000);
+    const two = (/** @type {number} */ number) => String(number).padStart(2, "0");
+    if (seconds < 1) return `${Math.round(millis)} ms`;
+    if (seconds < 60) return `${(Math.floor(millis / 100) / 10).toFixed(1)} s`;
+    if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${two(seconds % 60)} s`;
+    return `${Math.floor(seconds / 3600)} h ${two(Math.floor(seconds / 60) % 60)} min`;
+}
+
+/** A link in a row of choices, one of which is current. @param {string} label @param {[string, string, boolean][]} choices Their titles, fragments, and which is current. */
+export function segments(label, choices) {
+    return el("div", { class: "segments", role: "group", "aria-label": label }, ...choices.map(([title, href, isCurrent]) =>
+        el("a", { href, "aria-current": isCurrent ? "true" : null }, title)));
+}
+
 /** The most rows of a table at first, and those that are added. */
 const MOST_ROWS = 200;
 
@@ -263,6 +279,12 @@ export function commandOf(words) {
 export function bar(part, whole) {
     const width = whole > 0 ? Math.min(100, (100 * part) / whole) : 0;
     return el("span", { class: "bar", "aria-hidden": "true", "--part": `${width.toFixed(1)}%` });
+}
+
+/** A bar that begins where others end. @param {number} from @param {number} part @param {number} whole */
+export function step(from, part, whole) {
+    const share = (/** @type {number} */ of) => `${((100 * of) / whole).toFixed(1)}%`;
+    return el("span", { class: "bar", "aria-hidden": "true", "--from": share(from), "--part": share(part) });
 }
 
 /** @param {string} title @param {...Child} children */

@@ -2,7 +2,10 @@
 
 import { begin, secret, store, stored } from "./api.js";
 import { capacity } from "./capacity.js";
+import { decisions } from "./decisions.js";
+import { devices } from "./devices.js";
 import { capital, el, printable, problem, set } from "./dom.js";
+import { groups } from "./groups.js";
 import { health } from "./health.js";
 import { Live } from "./live.js";
 import { node } from "./node.js";
@@ -26,6 +29,9 @@ import { whatIf } from "./what-if.js";
 const VIEWS = new Map([
     ["overview", { title: "Overview", view: overview }],
     ["pending", { title: "Pending", view: pending }],
+    ["decisions", { title: "Decisions", view: decisions }],
+    ["groups", { title: "Groups", view: groups }],
+    ["devices", { title: "Devices", view: devices }],
     ["what-if", { title: "What if", view: whatIf }],
     ["capacity", { title: "Capacity", view: capacity }],
     ["health", { title: "Health", view: health }],
@@ -33,7 +39,7 @@ const VIEWS = new Map([
     ["node", { title: "Node", view: node }],
 ]);
 /** Views of one object have no link of their own. */
-const LINKED = ["overview", "pending", "what-if", "capacity", "health"];
+const LINKED = ["overview", "pending", "decisions", "groups", "devices", "what-if", "capacity", "health"];
 const THEMES = ["system", "light", "dark"];
 
 const live = new Live();

@@ -1,6 +1,7 @@
 // A node, and the pods on it.
 
 import { follow } from "./asked.js";
+import { deviceTable } from "./devices.js";
 import { count, el, fragment, name, podLink, section, table } from "./dom.js";
 import { meter } from "./tiles.js";
 
@@ -20,6 +21,7 @@ export function node(context) {
                     el("a", { href: fragment(["what-if"], { fail: node }) }, "What if it fails?"), " ",
                     el("a", { href: fragment(["what-if"], { add: `${node}=1` }) }, "What if there were another one?")),
                 resources: section("Resources", resources(data.resources)),
+                devices: data.devices?.length > 0 ? section("Devices", deviceTable("Devices that only this node has", data.devices)) : null,
                 pods: section("Pods on it", pods("Pods on the node, assumed ones included", data.pods)),
                 nominated: data.nominated.length > 0 ? section("Nominated pods", pods("Pods that preempted others here, and wait for them to end", data.nominated)) : null,
                 taints: section("Taints", data.taints.length > 0 ? el("ul", {}, ...data.taints.map(taint)) : el("p", { class: "quiet" }, "None")),

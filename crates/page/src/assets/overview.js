@@ -1,6 +1,6 @@
 // All nodes at a glance, and why pods wait.
 
-import { arrange, bar, count, el, fact, fragment, keepRows, patch, percent, section, set } from "./dom.js";
+import { arrange, bar, count, el, fact, fragment, keepRows, patch, percent, section, segments, set } from "./dom.js";
 import { waiting } from "./model.js";
 import { TileMap, legend, tileTable } from "./tiles.js";
 
@@ -150,7 +150,5 @@ function showReasons(list, shown, { reasons, queue }) {
 
 /** @param {Property} property */
 function chooser(property) {
-    const links = PROPERTIES.map(([key, title]) =>
-        el("a", { href: fragment(["overview"], { by: key }), "aria-current": key === property ? "true" : null }, title));
-    return el("div", { class: "segments", role: "group", "aria-label": "Colour by" }, ...links);
+    return segments("Colour by", PROPERTIES.map(([key, title]) => [title, fragment(["overview"], { by: key }), key === property]));
 }

@@ -3,6 +3,7 @@
 import { Refused, ask } from "./api.js";
 import { again, follow } from "./asked.js";
 import { bar, copyButton, count, el, fact, fragment, name, nodeLink, patch, section, table, time } from "./dom.js";
+import { timeline } from "./timeline.js";
 import { noChoice, whyThere } from "./why-there.js";
 
 /** @typedef {{ plugin: string, text: string, nodes: number, nodeNames: string[], alone: number, left: number }} Refusal */
@@ -16,7 +17,7 @@ export function pod(context) {
     const choice = noChoice();
     const queue = el("dl", { class: "facts" });
     again(context, () => showQueue(queue, namespace, pod, context.signal));
-    return follow(context, {
+    const why = follow(context, {
         path: "why",
         parameters: [["pod", `${namespace}/${pod}`]],
         words: ["why", `${namespace}/${pod}`],
@@ -39,6 +40,8 @@ export function pod(context) {
             },
         }),
     }, [queue]);
+    timeline(context, `${namespace}/${pod}`);
+    return why;
 }
 
 /** Where pods wait, in words. @type {Map<string, string>} */
