@@ -179,6 +179,11 @@ fn names_and_messages_are_text_on_every_view() {
         looks_harmless(&browser, "overview");
         let encoded =
             percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC).to_string();
+        let beside = percent_encoding::utf8_percent_encode(
+            &format!("drain={encoded}"),
+            percent_encoding::NON_ALPHANUMERIC,
+        )
+        .to_string();
         let page = link.split('#').next().unwrap();
         for (view, ready) in [
             ("pending".to_owned(), ".board"),
@@ -190,6 +195,7 @@ fn names_and_messages_are_text_on_every_view() {
             ("groups".to_owned(), ".cells"),
             ("devices".to_owned(), ".racks"),
             (format!("what-if?drain={encoded}&copy={encoded}"), "table"),
+            (format!("what-if?fail={encoded}&beside=fail%3Dx&beside={beside}"), ".meter"),
             (format!("capacity?pod={encoded}&by={encoded}&empty={encoded}"), "section:last-of-type table"),
             ("health".to_owned(), "table"),
             (format!("{encoded}/{encoded}?{encoded}={encoded}"), "h1"),

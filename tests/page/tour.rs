@@ -16,7 +16,7 @@ const DOWN: char = '\u{e015}';
 const PICTURES: &str = "SUPERCARGO_PAGE_PICTURES";
 
 /// The name of a view, its fragment, and a part of its sentence.
-const VIEWS: [(&str, &str, &str); 12] = [
+const VIEWS: [(&str, &str, &str); 13] = [
     ("overview", "#/overview", "30 nodes hold 194 pods; 6 pods wait"),
     ("memory", "#/overview?by=memory", "30 nodes hold 194 pods; 6 pods wait"),
     ("pending", "#/pending", "6 pods of 6 workloads are pending, for 4 reasons"),
@@ -27,6 +27,7 @@ const VIEWS: [(&str, &str, &str); 12] = [
     ("devices", "#/devices", "have devices; "),
     ("node", "#/node/b-01", "b-01 (zone b, pool general) holds"),
     ("what-if", "#/what-if?fail=b-01&copy=default%2Fworker-01%3D12", "get a node"),
+    ("compared", "#/what-if?drain=a-02&beside=fail%3Db-01&beside=fail%3Dc-01", "worse off"),
     ("capacity", "#/capacity?by=topology.kubernetes.io%2Fzone", "cannot fail without a pod down"),
     ("health", "#/health", "The scheduler answers; 6 pods in its queue"),
 ];
@@ -151,6 +152,27 @@ fn a_keyboard_and_a_click_are_enough() {
     let chips = || browser.run("return document.querySelectorAll('.chips li').length");
     browser.wait_for("h1", "worse off");
     assert_eq!(chips(), 1);
+
+    // Another verb by keyboard, and two runs beside each other.
+    browser.click(".actions a");
+    browser.wait_for("h1", "Choose what changes");
+    browser.run("document.querySelector('input[name=verb]').focus()");
+    browser.keys(&RIGHT.to_string());
+    browser.click("input[name=target]");
+    browser.keys(&format!("b-01{ENTER}"));
+    browser.wait_for(".chips", "Fail b-01");
+    browser.wait_for("table", "Runs beside each other");
+    browser.wait_for("tbody tr:nth-child(1)", "worse off");
+    browser.wait_for("tbody tr:nth-child(2)", "worse off");
+    browser.click("tbody tr:nth-child(2) .actions a");
+    browser.wait_for(".chips", "Drain a-03");
+    browser.wait_for("tbody tr:nth-child(2)", "Fail b-014");
+    browser.click("tbody tr:nth-child(2) .actions a:last-child");
+    browser.wait_for(".actions", "Keep this run");
+    assert_eq!(
+        browser.run("return document.querySelectorAll('main .table th[scope=col]')[0].textContent"),
+        "Pod"
+    );
 
     // Decisions, which stay while they are paused.
     browser.open(&format!("{}#/decisions", demo.page()));

@@ -1,7 +1,8 @@
 // Where pods go if something changes. Nothing is changed in the cluster.
 
+import { ask } from "./api.js";
 import { simulate } from "./asked.js";
-import { count, el, fragment, go, name, nodeLink, podLink, printable, section, table } from "./dom.js";
+import { bar, count, el, fragment, go, name, nodeLink, patch, podLink, printable, section, table } from "./dom.js";
 
 /** @typedef {{ title: string, of: "node" | "pod", counted?: boolean }} Verb */
 
@@ -17,66 +18,150 @@ const VERBS = new Map(Object.entries({
 }));
 /** The most names that the field suggests. */
 const MOST_SUGGESTIONS = 500;
+/** The most runs beside the one that is shown. */
+const MOST_BESIDE = 3;
+
+/** The changes of a run. @typedef {[string, string][]} Changes */
+
+/** @param {URLSearchParams} parameters @returns {Changes} */
+function changesOf(parameters) {
+    return [...parameters].filter(([verb]) => VERBS.has(verb));
+}
 
 /** @param {import("./main.js").Context} context */
 export async function whatIf({ place, live, root, signal }) {
-    /** @type {[string, string][]} */
-    const changes = [...place.parameters].filter(([verb]) => VERBS.has(verb));
+    const changes = changesOf(place.parameters);
+    const beside = place.parameters.getAll("beside").map((text) => changesOf(new URLSearchParams(text))).filter((run) => run.length > 0).slice(0, MOST_BESIDE);
     const headline = el("h1", { "aria-live": "polite" }, "Choose what changes");
-    root.append(headline, chips(changes), form(changes, live));
+    root.append(headline, chips(changes, beside), form(changes, beside, live));
+    const compared = new Comparison(changes, beside, signal);
     if (changes.length === 0) {
-        root.append(el("p", { class: "quiet" }, "The scheduler simulates it on a copy of its state. Nothing is changed in the cluster."));
+        root.append(el("p", { class: "quiet" }, "The scheduler simulates it on a copy of its state. Nothing is changed in the cluster."), compared.root);
+        await compared.ask();
         return;
     }
     const { elements, load } = simulate({
         path: "what-if",
         parameters: changes,
         words: ["what-if", ...changes.map(([verb, value]) => `--${verb}=${value}`)],
-        show: (data) => ({ headline: data.headline, parts: parts(data, zonesOf(live.model)) }),
+        show: (data) => {
+            compared.add(changes, data);
+            return { headline: data.headline, parts: parts(data, zonesOf(live.model)) };
+        },
     }, headline, signal);
-    root.append(...elements);
+    const keep = beside.length < MOST_BESIDE ? el("p", { class: "actions" }, el("a", { href: link([], [changes, ...beside]) }, "Keep this run, and try another beside it")) : null;
+    root.append(...(keep ? [keep] : []), compared.root, ...elements);
     await load();
+    await compared.ask();
 }
 
-/** @param {[string, string][]} changes */
-function link(changes) {
-    /** @type {Record<string, string[]>} */
-    const parameters = Object.fromEntries([...VERBS.keys()].map((verb) => [verb, changes.filter(([it]) => it === verb).map(([, value]) => value)]));
-    return fragment(["what-if"], parameters);
+/** @param {Changes} changes @param {Changes[]} beside */
+function link(changes, beside) {
+    const inOrder = [...VERBS.keys()].map((verb) => [verb, changes.filter(([it]) => it === verb).map(([, value]) => value)]);
+    const kept = beside.map((run) => new URLSearchParams(run).toString());
+    return fragment(["what-if"], { ...Object.fromEntries(inOrder), beside: kept });
 }
 
-/** @param {[string, string][]} changes */
-function chips(changes) {
+/** Several runs in one table. */
+class Comparison {
+    /** @param {Changes} changes @param {Changes[]} beside @param {AbortSignal} signal */
+    constructor(changes, beside, signal) {
+        this.changes = changes;
+        this.beside = beside;
+        this.signal = signal;
+        /** Answers, or why there is none, by the text of a run. @type {Map<string, any>} */
+        this.answers = new Map();
+        this.root = el("div", { class: "table" });
+        this.draw();
+    }
+
+    /** @param {Changes} run @param {any} data */
+    add(run, data) {
+        this.answers.set(String(run), data);
+        this.draw();
+    }
+
+    /** Asks for the runs beside, one after the other: the server answers few at a time. */
+    async ask() {
+        for (const run of this.beside.filter((run) => !this.answers.has(String(run)))) {
+            try {
+                this.add(run, (await ask("what-if", run, this.signal)).data);
+            } catch (error) {
+                if (this.signal.aborted) return;
+                this.add(run, { problem: error instanceof Error ? error.message : String(error) });
+            }
+        }
+    }
+
+    draw() {
+        if (this.beside.length === 0) return;
+        const runs = [...(this.changes.length > 0 ? [this.changes] : []), ...this.beside];
+        const number = (/** @type {Changes} */ run, /** @type {boolean} */ worse) =>
+            this.answers.get(String(run))?.pods?.filter((/** @type {any} */ it) => it.worse === worse).length;
+        const most = (/** @type {boolean} */ worse) => Math.max(1, ...runs.map((run) => number(run, worse) ?? 0));
+        const meter = (/** @type {Changes} */ run, /** @type {boolean} */ worse) => {
+            const pods = number(run, worse);
+            return pods === undefined ? "" : el("span", { class: "meter" }, bar(pods, most(worse)), el("span", {}, pods.toLocaleString("en")));
+        };
+        const answer = (/** @type {Changes} */ run) => {
+            const data = this.answers.get(String(run));
+            return data ? data.problem ?? data.headline : "Simulating …";
+        };
+        const columns = [{ name: "Changes" }, { name: "Left unscheduled", number: true }, { name: "Moved", number: true }, { name: "Answer", wide: true }, { name: "Run" }];
+        const fresh = table("Runs beside each other", columns, runs, (run) => {
+            const others = this.beside.filter((it) => it !== run);
+            const isShown = run === this.changes;
+            const swapped = [...(this.changes.length > 0 ? [this.changes] : []), ...others];
+            return [
+                el("ul", { class: "plain" }, ...run.map(([verb, value]) => el("li", {}, `${VERBS.get(verb)?.title} `, name(value)))),
+                meter(run, true), meter(run, false), answer(run),
+                isShown ? "shown below" : el("span", { class: "actions" }, el("a", { href: link(run, swapped) }, "Show"), el("a", { href: link(this.changes, others) }, "Remove")),
+            ];
+        });
+        // A link with the focus stays.
+        const old = this.root.firstElementChild;
+        if (old) patch(old, fresh);
+        else this.root.append(fresh);
+    }
+}
+
+/** @param {Changes} changes @param {Changes[]} beside */
+function chips(changes, beside) {
     return el("ul", { class: "chips", "aria-label": "Changes" }, ...changes.map(([verb, value], at) =>
         el("li", {}, el("span", {}, `${VERBS.get(verb)?.title} `, name(value)),
-            el("a", { href: link(changes.filter((_, i) => i !== at)), "aria-label": `Remove: ${VERBS.get(verb)?.title} ${printable(value)}` }, el("span", { "aria-hidden": "true" }, "×")))));
+            el("a", { href: link(changes.filter((_, i) => i !== at), beside), "aria-label": `Remove: ${VERBS.get(verb)?.title} ${printable(value)}` }, el("span", { "aria-hidden": "true" }, "×")))));
 }
 
-/** @param {[string, string][]} changes @param {import("./live.js").Live} live */
-function form(changes, live) {
-    const verb = /** @type {HTMLSelectElement} */ (el("select", { name: "verb" }, ...[...VERBS].map(([key, { title }]) => el("option", { value: key }, title))));
+/** A chip per verb, of which one is chosen. @param {(verb: string) => void} then */
+function verbs(then) {
+    return el("fieldset", { class: "verbs" }, el("legend", {}, "Change"), ...[...VERBS].map(([key, { title }], at) => el("label", {},
+        el("input", { type: "radio", name: "verb", value: key, checked: at === 0, change: () => then(key) }), el("span", {}, title))));
+}
+
+/** @param {Changes} changes @param {Changes[]} beside @param {import("./live.js").Live} live */
+function form(changes, beside, live) {
     const target = /** @type {HTMLInputElement} */ (el("input", { name: "target", list: "targets", required: true, autocomplete: "off", spellcheck: "false" }));
     const number = /** @type {HTMLInputElement} */ (el("input", { name: "count", type: "number", min: 1, max: 100000, value: 1 }));
-    const hint = el("span", {}, "Node");
+    const hint = el("span", {});
     const howMany = el("label", {}, "How many ", number);
-    const chosen = () => {
-        const { of, counted = false } = VERBS.get(verb.value) ?? { of: "node" };
+    let chosen = "drain";
+    const choose = (/** @type {string} */ verb) => {
+        chosen = verb;
+        const { of, counted = false } = VERBS.get(verb) ?? { of: "node" };
         hint.textContent = of === "node" ? "Node, or KEY=VALUE for all nodes with the label" : "Pod: NAMESPACE/NAME";
         howMany.hidden = !counted;
     };
-    verb.addEventListener("change", chosen);
-    chosen();
+    choose(chosen);
     const names = live.model && !live.model.grouped ? live.model.tiles.names.slice(0, MOST_SUGGESTIONS) : [];
     const element = el("form", { class: "ask" },
-        el("label", {}, "Change ", verb), el("label", {}, hint, " ", target), howMany,
+        verbs(choose), el("label", {}, hint, " ", target), howMany,
         el("datalist", { id: "targets" }, ...names.map((node) => el("option", { value: printable(node) }))),
         el("button", { type: "submit" }, "Simulate"));
     element.addEventListener("submit", (event) => {
         event.preventDefault();
         const value = target.value.trim();
         if (!value) return;
-        const counted = VERBS.get(verb.value)?.counted;
-        go(link([...changes, [verb.value, counted ? `${value}=${number.value}` : value]]));
+        go(link([...changes, [chosen, VERBS.get(chosen)?.counted ? `${value}=${number.value}` : value]], beside));
     });
     return element;
 }

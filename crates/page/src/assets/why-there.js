@@ -1,13 +1,15 @@
 // The scores of two nodes side by side, and which node other weights would choose. Weights act on
 // normalized scores, so adding up again is exact as long as the same nodes fit.
 
-import { bar, count, el, name, section, table } from "./dom.js";
+import { count, el, name, section, step, table } from "./dom.js";
 
 /** @typedef {{ node: string, score: number, plugins: Record<string, { raw: number, normalized: number, weight: number }> }} Feasible */
 /** What a person has chosen, by plugin and side. @typedef {{ weights: Map<string, number>, nodes: (string | null)[] }} Choice */
 
 /** The largest weight to try, unless twice the scheduler's is larger. */
 const MOST_WEIGHT = 10;
+/** Not the name of a plugin. */
+const TOTAL = "";
 /** The most nodes to choose from. */
 const MOST_NODES = 200;
 /** The most nodes with the best score that are named. */
@@ -46,12 +48,18 @@ export function whyThere(feasible, own, choice) {
     const scores = el("div", { class: "table" });
     const draw = () => {
         const [first, second] = shown();
-        const cells = new Map(plugins.map((plugin) => [plugin, [el("span", { class: "meter" }), el("span", { class: "meter" }), el("span", {})]]));
+        /** A row per plugin, and one for the sum. */
+        const rows = [...plugins, TOTAL];
+        const cells = new Map(rows.map((plugin) => [plugin, [el("span", { class: "meter steps" }), el("span", { class: "meter steps" }), el("span", {})]]));
         const fill = () => {
-            const scale = 100 * Math.max(1, ...plugins.map(weight));
+            const scale = Math.max(1, total(first), total(second));
+            const sums = [0, 0];
             for (const [plugin, [one, other, difference]] of cells) {
-                const parts = [part(first, plugin), part(second, plugin)];
-                [one, other].forEach((cell, at) => cell.replaceChildren(bar(parts[at], scale), el("span", {}, parts[at])));
+                const parts = [first, second].map((node) => (plugin === TOTAL ? total(node) : part(node, plugin)));
+                [one, other].forEach((cell, at) => {
+                    cell.replaceChildren(step(plugin === TOTAL ? 0 : sums[at], parts[at], scale), el("span", {}, parts[at]));
+                    sums[at] += parts[at];
+                });
                 difference.textContent = parts[0] > parts[1] ? `+${parts[0] - parts[1]}` : String(parts[0] - parts[1]);
             }
         };
@@ -69,7 +77,8 @@ export function whyThere(feasible, own, choice) {
             return el("span", { class: "slider" }, input, output);
         };
         const columns = [{ name: "Plugin" }, { name: "Weight" }, { name: first.node, number: true }, { name: second.node, number: true }, { name: "Difference", number: true }];
-        scores.replaceChildren(table("Scores times weights", columns, plugins, (plugin) => [el("code", {}, plugin), slider(plugin), ...cells.get(plugin) ?? []]));
+        scores.replaceChildren(table("Scores times weights; each begins where the one above ends", columns, rows, (plugin) => [
+            plugin === TOTAL ? el("strong", {}, "Sum") : el("code", {}, plugin), plugin === TOTAL ? "" : slider(plugin), ...cells.get(plugin) ?? []]));
         fill();
         say();
     };
