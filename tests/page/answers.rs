@@ -35,6 +35,8 @@ struct Script {
     is_quiet: AtomicBool,
     /// The last stream that is to end.
     ended: AtomicUsize,
+    /// The number of streams that nobody reads any more.
+    closed: AtomicUsize,
     /// The link that has not been used.
     next_link: parking_lot::Mutex<String>,
     asked: parking_lot::Mutex<BTreeMap<&'static str, usize>>,
@@ -51,6 +53,15 @@ impl Script {
 
     fn asked(&self, path: &str) -> usize {
         self.asked.lock().get(path).copied().unwrap_or_default()
+    }
+}
+
+/// A stream while somebody reads it.
+struct Read(Arc<Script>);
+
+impl Drop for Read {
+    fn drop(&mut self) {
+        self.0.closed.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -125,7 +136,8 @@ fn event(kind: &str, mut data: Value, (stream, second): (usize, u32)) -> bytes::
 /// The overview stays as it is unless the script says otherwise, while the state gets newer.
 fn stream(script: &Arc<Script>, number: usize) -> QueryResponse {
     let first = event("snapshot", overview(), (number, 0));
-    let later = futures::stream::unfold((Arc::clone(script), 1), move |(script, second)| async move {
+    let later = futures::stream::unfold((Read(Arc::clone(script)), 1), move |(read, second)| async move {
+        let script = &read.0;
         loop {
             tokio::time::sleep(Duration::from_millis(200)).await;
             if script.ended.load(Ordering::SeqCst) >= number {
@@ -142,7 +154,7 @@ fn stream(script: &Arc<Script>, number: usize) -> QueryResponse {
         } else {
             event("heartbeat", json!({}), at)
         };
-        Some((part, (script, second + 1)))
+        Some((part, (read, second + 1)))
     });
     QueryResponse::stream("text/event-stream", futures::stream::iter([first]).chain(later).boxed())
 }
@@ -386,6 +398,42 @@ fn a_stream_that_ends_is_no_alarm_and_sleep_is() {
         browser.run(r"return alarms.filter((text) => /What you see is 36\d\d s old/.test(text)).length");
     assert!(ages.as_u64() > Some(0), "{}", browser.run("return alarms"));
     assert_eq!(browser.run("return document.getElementById('banner').hidden"), true);
+}
+
+#[test]
+fn a_tab_that_is_hidden_for_long_has_no_stream_and_comes_back() {
+    let Some(browser) = Browser::start() else { return };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (script, page, _stop) = open(&browser, &runtime);
+    browser.open(&format!("{page}#/node/n"));
+    browser.wait_for("#state", "live");
+    wait_for_number(&browser, ".labels", "asked=", 1);
+    // A minute is a moment.
+    browser.run(
+        "const later = window.setTimeout;
+        window.setTimeout = (then, millis, ...rest) => later(then, millis === 60_000 ? 50 : millis, ...rest);
+        window.seen = (state) => {
+            Object.defineProperty(document, 'visibilityState', { configurable: true, value: state });
+            document.dispatchEvent(new Event('visibilitychange'));
+        };
+        window.alarms = [];
+        const banner = document.getElementById('banner');
+        new MutationObserver(() => { if (!banner.hidden) alarms.push(banner.textContent); })
+            .observe(banner, { attributes: true });",
+    );
+    // Shorter than that, the stream stays.
+    browser.run("seen('hidden'); seen('visible')");
+    wait_for_number(&browser, ".labels", "asked=", script.asked("node") + 1);
+    assert_eq!(script.asked("stream"), 1);
+    browser.run("seen('hidden')");
+    let closed = || script.closed.load(Ordering::SeqCst);
+    eventually("the end of the stream", PATIENCE, || (closed() == 1).then_some(()), || closed().to_string());
+    assert_eq!(script.asked("stream"), 1);
+    browser.run("seen('visible')");
+    let streams = || script.asked("stream");
+    eventually("a stream", PATIENCE, || (streams() == 2).then_some(()), || streams().to_string());
+    wait_for_number(&browser, ".labels", "asked=", script.asked("node") + 1);
+    assert_eq!((browser.run("return alarms"), browser.text("#state")), (json!([]), "live".to_owned()));
 }
 
 #[test]
