@@ -107,7 +107,7 @@ enum Command {
     Timeline(Ask<TimelineQuestion>),
     /// Print the state of the scheduler, for questions with --from
     Capture(Ask<CaptureQuestion>),
-    /// Show the page of a running supercargo in a browser
+    /// Show the page of a running supercargo, or of a record, in a browser
     Ui(Ui),
     /// Print or validate a configuration
     #[command(subcommand)]
@@ -214,7 +214,7 @@ pub fn execute(cli: Cli, catalog: &Catalog, sink: &LogSink) -> Result<ExitCode> 
         Command::Empty(ask) => return on_runtime(ask.print(catalog)),
         Command::Timeline(ask) => return on_runtime(ask.print(catalog)),
         Command::Capture(ask) => return on_runtime(ask.print(catalog)),
-        Command::Ui(ui) => on_runtime(ui.serve())?,
+        Command::Ui(ui) => on_runtime(ui.serve(catalog))?,
         Command::Config(command) => return config::execute(&command, catalog),
         #[cfg(feature = "demo")]
         Command::Demo(options) => on_runtime(demo(options, catalog, sink))?,

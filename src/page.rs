@@ -12,6 +12,7 @@ mod live;
 mod node;
 mod overview;
 mod proxy;
+mod replay;
 pub(crate) mod ui;
 
 use std::collections::BTreeMap;

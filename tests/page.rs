@@ -10,6 +10,7 @@ mod checks;
 mod doors;
 mod hostile;
 mod outage;
+mod replay;
 mod size;
 mod tour;
 

@@ -165,6 +165,11 @@ impl Insight {
         self.synced.is_cancelled()
     }
 
+    /// Drops the copy: the scheduler has another state, of which nothing is known yet.
+    pub(crate) async fn forget_copy(&self) {
+        drop_aside(self.kept.lock().await.take());
+    }
+
     /// Waits until the scheduler knows the cluster.
     pub(crate) async fn synced(&self) {
         self.synced.cancelled().await;

@@ -9,11 +9,11 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::Timestamp;
-use supercargo_scheduler::Scheduler;
 use supercargo_scheduler::record::restore;
+use supercargo_scheduler::{Fork, Scheduler};
 
 use super::progress::Deadline;
-use super::question::State;
+use super::question::{LONG, State};
 use crate::options::scheduler_options;
 
 /// The memory limit of the log of what happened to pods, for all pods of a file.
@@ -28,7 +28,7 @@ pub(crate) fn open(path: &Path) -> io::Result<BufReader<File>> {
 /// A capture, or a record.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Capture")]
-pub(super) struct Files {
+pub(crate) struct Files {
     /// Answer from this capture, or from this record of `run --record`; repeated, from the segments
     /// of one record. --config replaces its configuration
     #[arg(long = "from", value_name = "FILE", conflicts_with_all = ["leader", "server", "standalone"])]
@@ -44,6 +44,23 @@ fn time(text: &str) -> Result<Timestamp, String> {
 }
 
 impl Files {
+    /// A record or a capture, up to its end.
+    pub(crate) fn new(files: Vec<PathBuf>) -> Self {
+        Self { files, until: None }
+    }
+
+    /// The state at this time, and the configuration.
+    pub(crate) fn at(
+        &self,
+        until: Timestamp,
+        catalog: &Catalog,
+        config: Option<&Path>,
+    ) -> Result<(Fork, Arc<Config>)> {
+        let files = Self { until: Some(until), ..self.clone() };
+        let State { fork, config, .. } = files.state(catalog, config, Deadline::after(LONG))?;
+        Ok((fork, config))
+    }
+
     /// Whether they are asked.
     pub(super) fn are_asked(&self) -> bool {
         !self.files.is_empty()

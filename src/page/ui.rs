@@ -1,14 +1,19 @@
 //! The page in a browser of this machine.
 
 use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use supercargo_config::Catalog;
+use supercargo_config::flags::FeatureOptions;
 use supercargo_serving::{Loopback, Site};
+use tokio::task::spawn_blocking;
 
 use super::proxy::Proxy;
+use super::replay::Replay;
 use super::{PATH, files};
 use crate::cli::output;
 use crate::insight::Target;
@@ -19,25 +24,42 @@ use crate::run::stop_signal;
 The page is served on loopback until Ctrl-C. Its link works once; the command then prints the next one. The command \
 adds the token to requests, so the browser does not have it. Nothing is changed in the cluster.")]
 pub(crate) struct Ui {
+    /// Show this capture, or this record of `run --record`, with a bar that moves through its time;
+    /// repeated, from the segments of one record
+    #[arg(long = "from", value_name = "FILE", conflicts_with = "server")]
+    files: Vec<PathBuf>,
+    /// Configuration of the record, instead of its own
+    #[arg(long, value_name = "FILE", requires = "files")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    features: FeatureOptions,
     #[command(flatten)]
     target: Target,
 }
 
 impl Ui {
-    /// Serves the page of a running supercargo until a signal.
-    pub(crate) async fn serve(self) -> Result<()> {
+    /// Serves the page of a running supercargo, or of a file, until a signal.
+    pub(crate) async fn serve(self, catalog: &Catalog) -> Result<()> {
         let stop = stop_signal(|| {})?;
-        let proxy = tokio::select! {
-            proxy = Proxy::open(self.target) => proxy?,
+        let site = tokio::select! {
+            site = self.site(catalog) => site?,
             () = stop.cancelled() => return Ok(()),
         };
         let loopback = Loopback::bind(PATH).await.context("cannot listen on loopback")?;
         let link = loopback.link();
         output::print(format!("Open {link}\n").as_bytes())?;
         open(&link);
-        let site = Site { open: files(), data: proxy.pages() };
         loopback.serve(site, Arc::new(print_next_link), stop).await;
         Ok(())
+    }
+
+    async fn site(self, catalog: &Catalog) -> Result<Site> {
+        if self.files.is_empty() {
+            return Ok(Site { open: files(), data: Proxy::open(self.target).await?.pages() });
+        }
+        let catalog = self.features.applied_to(catalog)?;
+        let replay = spawn_blocking(move || Replay::open(self.files, self.config, catalog));
+        Ok(replay.await.context("a plugin panicked")??.site())
     }
 }
 

@@ -40,6 +40,7 @@ pub const ASSETS: &[Asset] = &[
     script("overview.js", include_str!("assets/overview.js")),
     script("pending.js", include_str!("assets/pending.js")),
     script("pod.js", include_str!("assets/pod.js")),
+    script("replay.js", include_str!("assets/replay.js")),
     script("search.js", include_str!("assets/search.js")),
     script("tiles.js", include_str!("assets/tiles.js")),
     script("timeline.js", include_str!("assets/timeline.js")),

@@ -72,6 +72,11 @@ impl Fork {
         self.scheduler.fork(self.now, options)
     }
 
+    /// The scheduler with this state.
+    pub fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
     /// The time of the state.
     pub fn now(&self) -> Now {
         self.now

@@ -191,6 +191,8 @@ class Parts {
  * @param {Pace} [pace]
  */
 export async function again({ live, signal }, load, { period = PERIOD, isPaused = () => false } = {}) {
+    // Nobody waits for a record to change by itself.
+    const shortest = live.isReplay ? 0 : period;
     let isBusy = false;
     let asked = -Infinity;
     let isDue = false;
@@ -204,7 +206,7 @@ export async function again({ live, signal }, load, { period = PERIOD, isPaused 
     const changed = () => { isDue = true; };
     live.listeners.add(changed);
     const timer = setInterval(() => {
-        if (isDue && !isBusy && !isPaused() && performance.now() - asked >= period) once();
+        if (isDue && !isBusy && !isPaused() && performance.now() - asked >= shortest) once();
     }, 500);
     signal.addEventListener("abort", () => {
         clearInterval(timer);

@@ -22,7 +22,7 @@ export function health({ live, root, signal }) {
         ];
         const page = [
             ["Time of the state", time(model.asOf)],
-            ["Its age by the clock of this computer", `${live.behind.toFixed(1)} s`],
+            ...(live.isReplay ? [] : [["Its age by the clock of this computer", `${live.behind.toFixed(1)} s`]]),
             ["Overviews so far", model.sequence.toLocaleString("en")],
             ["Last update", `${live.age()} s ago`],
         ];

@@ -37,7 +37,9 @@ function since(then) {
 
 /** The stream of a tab. */
 export class Live {
-    constructor() {
+    /** @param {boolean} isReplay Whether the state is newer only if a person moves through time. */
+    constructor(isReplay = false) {
+        this.isReplay = isReplay;
         /** @type {Model | null} */
         this.model = null;
         /** @type {string | null} */
@@ -107,7 +109,7 @@ export class Live {
         this.behind = (Date.now() - new Date(data.asOf).getTime()) / 1000;
         // A scheduler that hangs still has heartbeats, of a state that gets old.
         const isNewer = data.asOf !== this.model?.asOf;
-        if (isNewer) this.heard = now();
+        if (isNewer || this.isReplay) this.heard = now();
         /** @type {number[] | null} */
         let changed = [];
         if (kind === "snapshot") {

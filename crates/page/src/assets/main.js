@@ -12,6 +12,7 @@ import { node } from "./node.js";
 import { overview } from "./overview.js";
 import { pending } from "./pending.js";
 import { pod } from "./pod.js";
+import { isReplay, scrubBar } from "./replay.js";
 import { search } from "./search.js";
 import { whatIf } from "./what-if.js";
 
@@ -42,7 +43,7 @@ const VIEWS = new Map([
 const LINKED = ["overview", "pending", "decisions", "groups", "devices", "what-if", "capacity", "health"];
 const THEMES = ["system", "light", "dark"];
 
-const live = new Live();
+const live = new Live(isReplay);
 let shown = new AbortController();
 /** The fragment that is shown. @type {string | null} */
 let shownHash = null;
@@ -111,9 +112,8 @@ function watchAge() {
         // A hidden page closes its stream, and nobody sees it.
         if (document.visibilityState === "hidden") return;
         const stale = live.stale();
-        const text = stale ? "offline" : "live";
-        set(state, text);
-        state.className = text;
+        set(state, stale ? "offline" : isReplay ? "replay" : "live");
+        state.className = stale ? "offline" : "live";
         banner.hidden = !stale;
         // An alert is read when its text is set. The age changes all the time, and is no alert.
         const reason = printable(live.problem ?? "the scheduler does not answer").replace(/\.$/, "");
@@ -163,6 +163,7 @@ async function main() {
         if (link && link.hash === location.hash && !event.ctrlKey && !event.metaKey && !event.shiftKey) show(true);
     });
     watchAge();
+    if (isReplay) byId("main").before(await scrubBar());
     live.run();
     await show(false);
 }

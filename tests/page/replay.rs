@@ -1,0 +1,88 @@
+//! A record on the page, with the bar that moves through its time.
+
+use http::Method;
+use serde_json::Value;
+use supercargo_apiserver::{ApiServer, Listen};
+
+use super::bed::Door;
+use super::browser::Browser;
+use crate::e2e::ask;
+use crate::support::{Supercargo, node, pods, segment};
+
+/// WebDriver's code points.
+const END: char = '\u{e010}';
+const HOME: char = '\u{e011}';
+
+/// Records a run in which two of twelve pods find no room.
+fn record(folder: &std::path::Path) -> String {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let server = ApiServer::default();
+    let endpoint = runtime.block_on(server.listen(Listen::default())).unwrap();
+    let kubeconfig = folder.join("kubeconfig");
+    endpoint.write_kubeconfig(&kubeconfig).unwrap();
+    let create =
+        |path: &str, object: &Value| drop(runtime.block_on(ask(&server, Method::POST, path, object)));
+    create("/api/v1/nodes", &node("node-a", &[], &[("cpu", "1")]));
+    let records = folder.join("records");
+    std::fs::create_dir(&records).unwrap();
+    let prefix = records.join("record").display().to_string();
+    let supercargo = Supercargo::start(&kubeconfig, None, &["--record", &prefix, "--secure-port=0"]);
+    supercargo.wait_until_scheduling();
+    for pod in &pods("p", 12) {
+        create("/api/v1/namespaces/default/pods", pod);
+    }
+    for failed in ["default/p-10", "default/p-11"] {
+        supercargo.wait_for_line(&[failed]);
+    }
+    supercargo.stop();
+    segment(&records).display().to_string()
+}
+
+#[test]
+fn a_record_is_shown_at_each_of_its_times() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let record = record(folder.path());
+    let page = Door::open(&["ui", "--from", &record]);
+    browser.look((1280, 800), "light");
+    browser.open(&page.link);
+    browser.wait_for("h1", "1 node holds 10 pods; 2 pods wait");
+    browser.wait_for("#state", "replay");
+    browser.check("a record");
+    assert_eq!(browser.run("return document.querySelector('.cycles').children.length"), 120);
+    if let Some(folder) = super::tour::pictures() {
+        browser.picture(&folder.join("replay-1280-light.png"));
+    }
+
+    // By keyboard to the begin and back, and the focus stays on the bar.
+    browser.run("document.querySelector('.scrub input').focus()");
+    browser.keys(&HOME.to_string());
+    browser.wait_for("h1", " 0 pods; no pod waits");
+    browser.keys(&END.to_string());
+    browser.wait_for("h1", "1 node holds 10 pods; 2 pods wait");
+    assert_eq!(browser.run("return document.activeElement.type"), "range");
+
+    // Other views follow the bar, too.
+    browser.open(&format!("{}#/pod/default/p-0", page.page()));
+    browser.wait_for("h1", "default/p-0 is on node");
+    browser.wait_for(".lanes", "Binding");
+    browser.run("document.querySelector('.scrub input').focus()");
+    browser.keys(&HOME.to_string());
+    browser.wait_for("h1", "does not exist");
+    browser.click(".scrub button");
+    browser.wait_for(".scrub button", "Pause");
+    browser.wait_for("h1", "default/p-0 is on node");
+    assert_eq!(browser.run("return document.getElementById('banner').hidden"), true);
+    browser.look((360, 740), "dark");
+    browser.check_reflow("a record");
+    // A pod that does not exist yet is an answer, and the browser notes its status.
+    let console = browser.console();
+    assert!(console.iter().all(|line| line.contains("422")), "{console:?}");
+}
+
+#[test]
+fn a_file_that_is_no_record_is_refused() {
+    let ended = crate::support::output(&["ui", "--from", file!()]);
+    let error = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(1), "{error}");
+}
