@@ -6,6 +6,7 @@ use supercargo_framework::registry::Factory;
 
 use crate::cli::output::{error_line, print_error};
 use crate::cli::{Cli, UsageError, execute};
+use crate::insight::is_wrong_file;
 use supercargo_client::api::full_text;
 use supercargo_config::Catalog;
 use supercargo_config::flags::FlagError;
@@ -93,7 +94,7 @@ impl Drop for FlushOnDrop<'_> {
 
 /// Whether the command line or the environment is wrong, as clap's errors are.
 fn is_usage_error(error: &anyhow::Error) -> bool {
-    error.is::<FlagError>() || error.is::<LevelError>() || error.is::<UsageError>()
+    error.is::<FlagError>() || error.is::<LevelError>() || error.is::<UsageError>() || is_wrong_file(error)
 }
 
 /// Reports why the process exits: in the log if that is JSON, so that its reader can parse every

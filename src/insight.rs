@@ -28,7 +28,7 @@ pub(crate) use self::ask::{Ask, Watched};
 pub(crate) use self::capture::CaptureQuestion;
 pub(crate) use self::empty::Empty;
 pub(crate) use self::endpoint::GOOD;
-pub(crate) use self::file::{Files, TIMELINE_MEMORY, open as open_record};
+pub(crate) use self::file::{Files, TIMELINE_MEMORY, is_wrong_file, open as open_record};
 pub(crate) use self::fits::FitsQuestion;
 pub(crate) use self::leader::{is_completion_for_kubectl, is_plugin_of_kubectl};
 pub(crate) use self::pending::Pending;

@@ -136,7 +136,7 @@ impl<L: Fn() -> anyhow::Result<Config>> Reload<L> {
         let options = scheduler_options(&config);
         let resources = Scheduler::new(options.clone())?.resources();
         self.watch_kinds(resources, watched, watch).await?;
-        self.mailbox.reconfigure(options, config.to_yaml()).await?;
+        self.mailbox.reconfigure(options, config.to_yaml_without_keys()).await?;
         self.generations.send_modify(|generation| {
             generation.config = Arc::new(config);
             generation.number += 1;

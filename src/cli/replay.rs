@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use supercargo_config::flags::FeatureOptions;
 use supercargo_config::{Catalog, Config};
 use supercargo_report as report;
@@ -15,15 +15,16 @@ use supercargo_scheduler::{Options, Scheduler};
 use tokio::time::Instant;
 
 use super::output::{error_line, print, print_error};
-use crate::insight::{Format, NO_ANSWER, TIMELINE_MEMORY, key, open_record};
+use crate::insight::{Format, NO_ANSWER, TIMELINE_MEMORY, is_wrong_file, key, open_record};
 use crate::options::scheduler_options;
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("question").args(["with", "timeline"]))]
 pub(super) struct Replay {
     /// Files written by `run --record`: all segments of one run, in order
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Configuration with which the recorded run started
+    /// Start with this configuration instead of the recorded one
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Compare with what this configuration decides on each recorded state. Exit codes: 0 if no
@@ -32,10 +33,10 @@ pub(super) struct Replay {
     with: Option<PathBuf>,
     /// Show what happened to this pod in the recorded run. Exit codes: 0, or 3 if the record has
     /// nothing about it or cannot be replayed
-    #[arg(long, value_name = "NAMESPACE/POD", conflicts_with = "with")]
+    #[arg(long, value_name = "NAMESPACE/POD")]
     timeline: Option<String>,
     /// Output format of --with and --timeline
-    #[arg(long, short, value_enum, default_value = "table")]
+    #[arg(long, short, value_enum, default_value = "table", requires = "question")]
     output: Format,
     /// Value of this flag in the recorded run
     #[arg(
@@ -63,6 +64,7 @@ impl Replay {
                 print(text.as_bytes())?;
                 Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
             }
+            Err(error) if is_wrong_file(&error) => Err(error),
             Err(error) => {
                 print_error(&error_line(&format!("{error:#}")));
                 Ok(ExitCode::from(NO_ANSWER))
@@ -127,12 +129,17 @@ impl Replay {
         catalog: &Catalog,
         mut before: impl FnMut(&mut Scheduler, &RecordedCall),
     ) -> Result<(Scheduler, usize)> {
-        let configure = |text: &str| {
-            let config = Config::parse("configuration", text, catalog);
-            config.map(|config| self.options(config)).map_err(|errors| errors.to_string())
+        let own = self.config.as_deref().map(|file| Config::load_or_default(Some(file), catalog));
+        let mut own = own.transpose()?;
+        let mut configure = |text: &str| {
+            // The first one is that of the begin.
+            let config = match own.take() {
+                Some(own) => own,
+                None => Config::parse("configuration", text, catalog).map_err(|errors| errors.to_string())?,
+            };
+            Ok(self.options(config))
         };
-        let config = Config::load_or_default(self.config.as_deref(), catalog)?;
-        let mut scheduler = Scheduler::new(self.options(config))?;
+        let mut scheduler = None;
         let (mut steps, mut incomplete): (_, Option<String>) = (0, None);
         for file in &self.files {
             let name = file.display().to_string();
@@ -140,14 +147,13 @@ impl Replay {
                 bail!("{problem}, but {name} follows");
             }
             let record = open_record(file).with_context(|| format!("cannot read {name}"))?;
-            let replayed = replay_with(&mut scheduler, record, configure, &mut before);
+            let replayed = replay_with(&mut scheduler, record, &mut configure, &mut before);
             let replayed = replayed.with_context(|| name.clone())?;
             incomplete = problem(&replayed).map(|problem| format!("{name}: {problem}"));
             steps += replayed.steps;
         }
-        if steps == 0 {
-            bail!("{}: the record is empty", self.files[0].display());
-        }
+        let scheduler =
+            scheduler.with_context(|| format!("{}: the record is empty", self.files[0].display()))?;
         // A crash ends a record at any byte.
         if let Some(problem) = incomplete {
             print_error(&format!("warning: {problem}; the replay ends there"));

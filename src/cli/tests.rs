@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use supercargo_framework::Now;
 use supercargo_scheduler::Input;
-use supercargo_scheduler::record::{RecordedCall, SchedulerCall};
+use supercargo_scheduler::record::{Content, RecordedCall, SchedulerCall};
 
 use super::{Cli, Command, UsageError, completions, manual, name_and_version};
 use supercargo_config::{Catalog, Config};
@@ -134,9 +134,8 @@ fn flagz_shows_every_flag_of_run() {
     assert_eq!(shown, expected);
 }
 
-/// A record of one step without effects.
-fn line() -> Vec<u8> {
-    let call = SchedulerCall::Handle(Box::new(Input::Tick));
+/// A line of a record, without effects.
+fn line(call: SchedulerCall) -> Vec<u8> {
     RecordedCall { now: Now::default(), call, effects: Vec::new() }.to_line().unwrap()
 }
 
@@ -156,12 +155,14 @@ fn replay(segments: &[&[u8]]) -> Result<(), String> {
 
 #[test]
 fn only_the_last_segment_of_a_record_may_be_incomplete() {
-    let whole = line();
+    let config = Config::default_with(&Catalog::in_tree()).unwrap().to_yaml();
+    let begin = line(SchedulerCall::Begin(Content::Record, config));
+    let whole = line(SchedulerCall::Handle(Box::new(Input::Tick)));
     let cut = &whole[..whole.len() / 2];
-    let begun = [&whole, cut].concat();
-    for last in [&whole, &begun, cut, b""] {
-        replay(&[&whole, last]).unwrap();
+    for last in [&whole, &[&whole, cut].concat(), cut, b""] {
+        replay(&[&begin, last]).unwrap();
     }
+    let begun = [&begin, cut].concat();
     for (first, problem) in [(&begun[..], "the last line is cut off"), (b"", "the file is empty")] {
         let error = replay(&[first, &whole]).unwrap_err();
         assert!(

@@ -19,12 +19,13 @@ use supercargo_config::{Catalog, Config};
 use supercargo_framework::Text;
 use supercargo_framework::objects::resources;
 use supercargo_scheduler::{Options, Scheduler};
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::file::Files;
+use super::file::{Files, is_wrong_file};
 use super::progress::{Deadline, LATE};
-use super::question::{Answer, Format, NO_ANSWER, NoAnswer, Question, SHORT, State, View};
+use super::question::{Answer, Format, LONG, NO_ANSWER, NoAnswer, Question, SHORT, State, View};
 use super::remote::{Remote, Way};
 use super::watch::{PERIOD, Screen};
 use crate::cli::output;
@@ -49,7 +50,7 @@ pub(crate) struct Ask<Q: Args> {
 pub(crate) struct Watched<Q: Args> {
     /// Ask every two seconds until Ctrl-C, and print answers that differ from the last. `why` ends
     /// once the pod is on a node
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "files")]
     watch: bool,
     #[command(flatten)]
     ask: Ask<Q>,
@@ -68,8 +69,8 @@ struct Source {
     /// Configuration of the scheduler, as for `run`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How long the answer may take; by default 30s, or 1h for `pending`, `resilience` and `empty`.
-    /// A running supercargo answers within 30s or not at all
+    /// How long the answer may take; by default 30s, or 1h with --from and for `pending`,
+    /// `resilience` and `empty`. A running supercargo answers within 30s or not at all
     #[arg(long, value_name = "DURATION", value_parser = supercargo_config::flags::length)]
     timeout: Option<Duration>,
     #[command(flatten)]
@@ -90,6 +91,7 @@ impl<Q: Question> Ask<Q> {
                 output::print(text.as_bytes())?;
                 Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
             }
+            Err(NoAnswer { error, .. }) if is_wrong_file(&error) => Err(error),
             Err(NoAnswer { error, .. }) => {
                 output::print_error(&output::error_line(&full_text(&*error)));
                 Ok(ExitCode::from(NO_ANSWER))
@@ -99,7 +101,6 @@ impl<Q: Question> Ask<Q> {
 
     /// Prints each new answer, until a signal or the last one.
     async fn watch(self, catalog: &Catalog) -> Result<ExitCode> {
-        ensure!(!self.source.files.are_asked(), "--watch needs a cluster, not --from");
         let catalog = self.source.features.applied_to(catalog)?;
         let mut screen = Screen::new(self.view.output == Format::Json);
         // Before signals are caught: Ctrl-C also ends a command that still reads its manifest.
@@ -127,13 +128,14 @@ impl<Q: Question> Ask<Q> {
     fn begin(self, catalog: Catalog) -> Result<Asking<Q>> {
         let Self { mut question, view, source } = self;
         question.read_files()?;
-        let limit = source.timeout.unwrap_or(Q::TIMEOUT);
+        let usual = if source.files.are_asked() { LONG } else { Q::TIMEOUT };
+        let limit = source.timeout.unwrap_or(usual);
         ensure!(
             source.files.are_asked() || source.remote.is_asked() || !Q::NEEDS_RUNNING,
             "only a running supercargo knows; ask it with --leader or --server"
         );
         let from = if source.files.are_asked() {
-            From::Files { catalog, source: Box::new(source) }
+            From::Files { catalog, source: Arc::new(source) }
         } else if source.remote.is_asked() {
             From::Running { remote: Box::new(source.remote), way: None }
         } else {
@@ -155,7 +157,7 @@ enum From {
     /// A running supercargo, and the way to it if it is open.
     Running { remote: Box<Remote>, way: Option<Box<Way>> },
     /// A capture, or a record.
-    Files { catalog: Catalog, source: Box<Source> },
+    Files { catalog: Catalog, source: Arc<Source> },
     /// The cluster, and what has been read of it.
     Cluster { catalog: Catalog, source: Box<Source>, reader: Option<Box<Reader>> },
 }
@@ -177,8 +179,16 @@ impl<Q: Question> Asking<Q> {
             }
             From::Files { catalog, source } => {
                 let deadline = Deadline::after(*limit);
-                let state = source.files.state(catalog, source.config.as_deref(), deadline)?;
-                Ok(question.answer(state, view)?)
+                let (question, view) = (Arc::clone(question), view.clone());
+                let (catalog, source) = (catalog.clone(), Arc::clone(source));
+                let answer = spawn_blocking(move || {
+                    let (state, as_of) = source.files.state(&catalog, source.config.as_deref(), deadline)?;
+                    let answer = question.answer(state, &view)?;
+                    Ok(if Q::IS_FILE { answer } else { answer.dated(as_of, view.output) })
+                });
+                let late = || format!("{LATE} {} s; --timeout allows more", limit.as_secs());
+                let answer = deadline.bound(answer).await.with_context(late)?;
+                answer.context("a plugin panicked")?.map_err(|error: anyhow::Error| error.into())
             }
             From::Cluster { catalog, source, reader: kept } => {
                 let deadline = Deadline::after(*limit);
@@ -283,7 +293,8 @@ impl Reader {
         }
         let fork = self.scheduler.fork(now, scheduler_options(&self.config))?;
         let fork = fork.stop_when(move || deadline.is_over());
-        Ok(State { fork, config: Arc::clone(&self.config), namespace: self.namespace.clone(), deadline })
+        let (config, namespace) = (Arc::clone(&self.config), self.namespace.clone());
+        Ok(State { fork, config, namespace, deadline, most_bytes: usize::MAX })
     }
 }
 

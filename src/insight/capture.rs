@@ -1,9 +1,12 @@
 //! `supercargo capture`: the state of the scheduler as a file.
 
-use anyhow::{Context as _, Result};
+use std::ops::ControlFlow;
+
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde::Serialize;
 use supercargo_report::words::printable_json;
+use supercargo_scheduler::record::RecordedCall;
 
 use super::question::{Answer, Question, State, View};
 
@@ -17,17 +20,30 @@ pub(crate) struct CaptureQuestion {}
 
 impl Question for CaptureQuestion {
     const NAME: &'static str = "capture";
+    const IS_FILE: bool = true;
 
     fn answer(&self, mut state: State, _: &View) -> Result<Answer> {
-        let (mut text, mut failed) = (String::new(), None);
-        state.fork.capture(state.config.to_yaml_without_keys(), |call| match call.to_line() {
+        let (mut text, deadline, most_bytes) = (String::new(), state.deadline, state.most_bytes);
+        let mut add = |call: RecordedCall| {
+            deadline.check()?;
+            let line = call.to_line().context("the state cannot be written as JSON")?;
             // A terminal, or a client that reads a table, gets it unchanged.
-            Ok(line) => text += &printable_json(&String::from_utf8_lossy(&line)),
-            Err(error) => failed = Some(error),
+            text += &printable_json(&String::from_utf8_lossy(&line));
+            let most = most_bytes >> 20;
+            ensure!(
+                text.len() <= most_bytes,
+                "the capture is larger than {most} MiB; `supercargo capture` reads the cluster without a limit"
+            );
+            Ok(())
+        };
+        let configuration = state.config.to_yaml_without_keys();
+        let shown = state.fork.capture(configuration, |call| match add(call) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
         });
-        match failed {
-            Some(error) => Err(error).context("the state cannot be written as JSON"),
-            None => Ok((text, true).into()),
+        match shown {
+            ControlFlow::Continue(()) => Ok((text, true).into()),
+            ControlFlow::Break(error) => Err(error),
         }
     }
 }

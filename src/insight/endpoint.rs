@@ -48,6 +48,9 @@ pub(crate) const AS_OF: &str = "supercargo-as-of";
 
 /// How long an answer may take. The request as a whole may take a little longer.
 const LIMIT: Duration = Duration::from_secs(20);
+/// The longest answer in bytes: the process does not grow much with what it is asked. Clients read
+/// no more.
+const MOST_BYTES: usize = 64 << 20;
 /// The most questions that are answered at once, and those that wait besides.
 const MOST_RUNNING: usize = 2;
 const MOST_WAITING: usize = 8;
@@ -241,7 +244,7 @@ impl Insight {
             let (deadline, options) = (Deadline::at(until, LIMIT), scheduler_options(&config));
             let fork = fork.lock().fork(options)?.stop_when(move || deadline.is_over());
             let (config, namespace) = (Arc::new(config), "default".to_owned());
-            Ok((*as_of, answer(State { fork, config, namespace, deadline })))
+            Ok((*as_of, answer(State { fork, config, namespace, deadline, most_bytes: MOST_BYTES })))
         });
         answered.await.context("a plugin panicked")?
     }

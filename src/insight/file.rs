@@ -9,11 +9,12 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::Timestamp;
-use supercargo_scheduler::record::restore;
+use supercargo_scheduler::record::{ReplayError, restore};
 use supercargo_scheduler::{Fork, Scheduler};
 
 use super::progress::Deadline;
 use super::question::{LONG, State};
+use crate::cli::output::print_error;
 use crate::options::scheduler_options;
 
 /// The memory limit of the log of what happened to pods, for all pods of a file.
@@ -25,12 +26,17 @@ pub(crate) fn open(path: &Path) -> io::Result<BufReader<File>> {
     if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(BufReader::new(file)) }
 }
 
+/// Whether a file is not the one that the command needs.
+pub(crate) fn is_wrong_file(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<ReplayError>().is_some_and(ReplayError::is_wrong_file)
+}
+
 /// A capture, or a record.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Capture")]
 pub(crate) struct Files {
     /// Answer from this capture, or from this record of `run --record`; repeated, from the segments
-    /// of one record. --config replaces its configuration
+    /// of one record, the first one included. --config replaces its configuration
     #[arg(long = "from", value_name = "FILE", conflicts_with_all = ["leader", "server", "standalone"])]
     files: Vec<PathBuf>,
     /// Answer for this time in the record, such as 2026-11-28T14:02:11Z. Defaults to its end
@@ -57,7 +63,7 @@ impl Files {
         config: Option<&Path>,
     ) -> Result<(Fork, Arc<Config>)> {
         let files = Self { until: Some(until), ..self.clone() };
-        let State { fork, config, .. } = files.state(catalog, config, Deadline::after(LONG))?;
+        let (State { fork, config, .. }, _) = files.state(catalog, config, Deadline::after(LONG))?;
         Ok((fork, config))
     }
 
@@ -66,42 +72,51 @@ impl Files {
         !self.files.is_empty()
     }
 
-    /// The state that they lead to. `config` is another configuration than theirs.
+    /// The state that they lead to, and its time. `config` is another configuration than theirs.
     pub(super) fn state(
         &self,
         catalog: &Catalog,
         config: Option<&Path>,
         deadline: Deadline,
-    ) -> Result<State> {
-        let is_fixed = config.is_some();
-        let mut current = with_timeline(Config::load_or_default(config, catalog)?);
-        let mut scheduler = Scheduler::new(scheduler_options(&current))?;
-        let (mut now, mut steps) = (None, 0);
+    ) -> Result<(State, Timestamp)> {
+        let own = config.map(|file| Config::load_or_default(Some(file), catalog)).transpose()?;
+        let mut current = own.clone().map(with_timeline);
+        let mut configure = |text: &str| {
+            if own.is_none() {
+                let new =
+                    Config::parse("configuration", text, catalog).map_err(|errors| errors.to_string())?;
+                current = Some(with_timeline(new));
+            }
+            current.as_ref().map(scheduler_options).ok_or_else(String::new)
+        };
+        let (mut scheduler, mut last, mut is_over) = (None, None, false);
         for file in &self.files {
             let name = || file.display().to_string();
-            let configure = |text: &str| {
-                if !is_fixed {
-                    let new = Config::parse("configuration", text, catalog);
-                    current = with_timeline(new.map_err(|errors| errors.to_string())?);
-                }
-                Ok(scheduler_options(&current))
-            };
             let record = open(file).with_context(|| format!("cannot read {}", name()))?;
-            let restored = restore(&mut scheduler, record, configure, self.until).with_context(name)?;
-            steps += restored.steps;
+            let restored = restore(&mut scheduler, record, &mut configure, self.until).with_context(name)?;
             if restored.steps > 0 {
-                now = Some(restored.now);
+                last = Some(restored.now);
             }
-            if restored.is_over {
+            is_over = restored.is_over;
+            if restored.is_cut {
+                print_error(&format!("warning: {}: the last line is cut off; the record ends there", name()));
+            }
+            if is_over || restored.is_cut {
                 break;
             }
         }
-        let now = now.filter(|_| steps > 0);
-        ensure!(now.is_some() || self.until.is_none(), "the record begins after --at");
-        let now = now.with_context(|| format!("{}: the file is empty", self.files[0].display()))?;
-        let fork = scheduler.fork(now, scheduler_options(&current))?;
+        ensure!(last.is_some() || !is_over, "the record begins after --at");
+        let empty = || format!("{}: the file is empty", self.files[0].display());
+        let (scheduler, now) = scheduler.zip(last).with_context(empty)?;
+        let config = current.context("a scheduler has a configuration")?;
+        if let Some(until) = self.until.filter(|until| !is_over && now.wall < *until) {
+            let (end, until) = (now.wall.to_rfc3339(), until.to_rfc3339());
+            print_error(&format!("warning: the record ends at {end}, before --at={until}"));
+        }
+        let fork = scheduler.fork(now, scheduler_options(&config))?;
         let fork = fork.stop_when(move || deadline.is_over());
-        Ok(State { fork, config: Arc::new(current), namespace: "default".to_owned(), deadline })
+        let (config, namespace) = (Arc::new(config), "default".to_owned());
+        Ok((State { fork, config, namespace, deadline, most_bytes: usize::MAX }, now.wall))
     }
 }
 

@@ -41,7 +41,7 @@ impl Deadline {
     }
 
     /// An error once the deadline has passed.
-    fn check(self) -> Result<()> {
+    pub(super) fn check(self) -> Result<()> {
         ensure!(!self.is_over(), "{LATE} {} s", self.limit.as_secs());
         Ok(())
     }

@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::Value;
 use supercargo_config::Config;
-use supercargo_framework::PodInfo;
 use supercargo_framework::pod::PodKey;
+use supercargo_framework::{PodInfo, Timestamp};
 use supercargo_scheduler::Fork;
 
 use supercargo_report::UID_OF_MANIFEST;
@@ -32,6 +32,8 @@ pub(crate) trait Question: Args + Serialize + Send + Sync + 'static {
     const TIMEOUT: Duration = SHORT;
     /// Whether only a running supercargo can answer.
     const NEEDS_RUNNING: bool = false;
+    /// Whether the answer is a file, which is written as it is.
+    const IS_FILE: bool = false;
 
     /// Reads the files that the arguments of a command name.
     fn read_files(&mut self) -> Result<()> {
@@ -53,6 +55,19 @@ pub(crate) struct Answer {
     pub(super) is_good: bool,
     /// Whether there is nothing more to wait for.
     pub(super) is_settled: bool,
+}
+
+impl Answer {
+    /// The answer with the time of the state.
+    pub(super) fn dated(self, time: Timestamp, format: Format) -> Self {
+        let time = time.to_rfc3339();
+        let text = match format {
+            Format::Table => format!("As of {time}\n\n{}", self.text),
+            // An answer for programs is an object with a field in each line.
+            Format::Json => self.text.replacen('{', &format!("{{\n  \"asOf\": \"{time}\","), 1),
+        };
+        Self { text, ..self }
+    }
 }
 
 /// Why there is no answer.
@@ -107,6 +122,8 @@ pub(crate) struct State {
     /// The namespace of pods that are named without one.
     pub(super) namespace: String,
     pub(super) deadline: Deadline,
+    /// The longest answer, in bytes.
+    pub(super) most_bytes: usize,
 }
 
 impl State {
@@ -196,6 +213,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_answer_from_a_file_has_its_time() {
+        let answer = |text: &str| Answer::from((text.to_owned(), true));
+        let time = Timestamp(1_767_225_600_000_000);
+        let table = answer("p fits\n").dated(time, Format::Table).text;
+        assert_eq!(table, "As of 2026-01-01T00:00:00Z\n\np fits\n");
+        let text = supercargo_report::document("Why", json!({ "pods": {} }));
+        let object = answer(&text).dated(time, Format::Json).text;
+        let object: Value = serde_json::from_str(&object).unwrap();
+        assert_eq!((&object["asOf"], &object["kind"]), (&json!("2026-01-01T00:00:00Z"), &json!("Why")));
+    }
 
     #[test]
     fn pods_are_named_as_kubectl_or_logs_name_them() {

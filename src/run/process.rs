@@ -129,7 +129,7 @@ impl Process {
         let options = Options { hash_seed: host.hash_seed.number("hash"), ..scheduler_options(config) };
         let scheduler = Scheduler::new(options)?.with_observer(observer);
         let resources = scheduler.resources();
-        let (scheduler, recording) = maybe_recorded(scheduler, record.as_deref(), &host);
+        let (scheduler, recording) = maybe_recorded(scheduler, config, record.as_deref(), &host);
         let (mailbox, messages) = Mailbox::new();
         let stop = StopOnDrop(mailbox.clone());
         let clients = vec![("scheduler", api.clone()), ("events", event_api.clone())];
@@ -432,12 +432,14 @@ fn lease(config: &LeaderElectionConfig) -> (LeaseName, Timing) {
 /// The scheduler, recorded if a path is given. It runs without a record rather than not at all.
 fn maybe_recorded(
     scheduler: Scheduler,
+    config: &Config,
     record: Option<&Path>,
     host: &Host,
 ) -> (MaybeRecorded, Option<Recording>) {
     match record.map(|path| Recorder::start(path, host.wall())) {
         Some(Ok((recorder, recording))) => {
-            let recorded = Recorded::new(scheduler, recorder);
+            let (now, text) = (host.clock.now(), config.to_yaml_without_keys());
+            let recorded = Recorded::new(now, scheduler, text, recorder);
             return (MaybeRecorded::Recorded(Box::new(recorded)), Some(recording));
         }
         Some(Err(error)) => tracing::error!(%error, "cannot start the thread that writes the record"),

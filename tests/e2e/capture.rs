@@ -10,6 +10,15 @@ use super::insight::start;
 use super::wire::ask;
 use crate::support::{answer, free_port, node, pod, segment};
 
+/// The answer without the time of the file.
+fn without_time((code, text, error): (Option<i32>, String, String)) -> (Option<i32>, String, String) {
+    let text = match text.strip_prefix("{\n  \"asOf\": \"20") {
+        Some(json) => format!("{{\n{}", json.split_once('\n').unwrap().1),
+        None => text.strip_prefix("As of 20").unwrap().split_once("\n\n").unwrap().1.to_owned(),
+    };
+    (code, text, error)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_capture_and_a_record_answer_as_the_scheduler_did() {
     let server = ApiServer::default();
@@ -51,21 +60,39 @@ async fn a_capture_and_a_record_answer_as_the_scheduler_did() {
         questions.iter().map(|(_, question)| answer(&[question, &running[..]].concat())).collect();
     supercargo.stop();
     for ((code, question), live) in questions.iter().zip(&answers) {
-        let from_file = answer(&[question, &["--from", &capture][..]].concat());
+        let from_file = without_time(answer(&[question, &["--from", &capture][..]].concat()));
         assert_eq!(&from_file, live, "{question:?}");
         assert_eq!(live.0, Some(*code), "{question:?}");
+    }
+    // A capture of a capture.
+    let (code, again, error) = answer(&["capture", "--from", &capture]);
+    assert_eq!((code, &*error), (Some(0), ""));
+    assert_eq!(again.lines().count(), captured.lines().count());
+    let cut = path("cut");
+    fs::write(&cut, captured.lines().take(3).collect::<Vec<_>>().join("\n") + "\n").unwrap();
+    for (arguments, problem) in [
+        (&["why", "large", "--from", &cut][..], "the capture is cut off after line 3"),
+        (&["replay", &capture], "ask questions with --from"),
+        (&["why", "large", "--watch", "--from", &capture], "--watch"),
+    ] {
+        let (code, printed, error) = answer(arguments);
+        assert!(code == Some(2) && printed.is_empty() && error.contains(problem), "{code:?} {error}");
     }
 
     // The record knows every moment of the run.
     let record = segment(folder.path()).display().to_string();
-    assert_eq!(answer(&["why", "large", "--from", &record]), answers[0]);
+    assert_eq!(without_time(answer(&["why", "large", "--from", &record])), answers[0]);
+    let (code, _, error) = answer(&["why", "large", "--from", &record, "--timeout=0s"]);
+    assert!(code == Some(3) && error.contains("no answer within 0 s"), "{error}");
     let first: Value =
         serde_json::from_str(fs::read_to_string(&record).unwrap().lines().next().unwrap()).unwrap();
     let began = first["now"]["wall"].as_i64().unwrap() / 1_000_000;
     let at = |seconds: i64| format!("--at={}", jiff::Timestamp::from_second(began + seconds).unwrap());
     let (code, _, error) = answer(&["why", "large", "--from", &record, &at(-5)]);
     assert!(code == Some(3) && error.contains("begins after"), "{error}");
-    assert_eq!(answer(&["why", "large", "--from", &record, &at(3600)]), answers[0]);
+    let (code, printed, warning) = answer(&["why", "large", "--from", &record, &at(3600)]);
+    assert!(warning.starts_with("warning: the record ends at 20"), "{warning}");
+    assert_eq!(without_time((code, printed, String::new())), answers[0]);
 
     // Another configuration, without the plugin that refuses.
     let other = path("other.yaml");

@@ -40,9 +40,8 @@ fn record(cluster: &Cluster, supercargo: &Supercargo) {
     supercargo.wait_for_line(&["Successfully assigned e2e-replay/large"]);
 }
 
-fn replay(record: &Path, config: &Path) -> (Option<i32>, String, String) {
-    let path = |path: &Path| path.display().to_string();
-    let output = output(&["replay", &path(record), "--config", &path(config)]);
+fn replay(record: &Path) -> (Option<i32>, String, String) {
+    let output = output(&["replay", &record.display().to_string()]);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
@@ -57,9 +56,9 @@ fn recorded_run_replays_and_altered_record_differs() {
         cluster.create(&node(&name, &[LABEL], &[("cpu", "2"), ("memory", "4Gi")]));
     }
     let folder = tempfile::tempdir().unwrap();
-    let (prefix, config_path) = (folder.path().join("record"), folder.path().join("config.yaml"));
+    let prefix = folder.path().join("record");
+    // The record has it.
     let config = config(&["e2e-replay"]);
-    fs::write(&config_path, &config).unwrap();
 
     let kubeconfig = plane.kubeconfig("system:kube-scheduler").unwrap();
     let supercargo = Supercargo::start(&kubeconfig, Some(&config), &["--record", prefix.to_str().unwrap()]);
@@ -70,7 +69,7 @@ fn recorded_run_replays_and_altered_record_differs() {
     let path = segment(folder.path());
     let text = fs::read_to_string(&path).unwrap();
     let steps = text.lines().count();
-    let (code, out, error) = replay(&path, &config_path);
+    let (code, out, error) = replay(&path);
     assert_eq!(
         (code, out.as_str()),
         (Some(0), &*format!("{steps} steps, every decision the same\n")),
@@ -84,14 +83,14 @@ fn recorded_run_replays_and_altered_record_differs() {
     let mut lines: Vec<String> = text.lines().map(|line| line.to_owned() + "\n").collect();
     lines[bind] = lines[bind].replace(" to replay-late\"", " to replay-0\"");
     fs::write(&altered, lines.concat()).unwrap();
-    let (code, _, error) = replay(&altered, &config_path);
+    let (code, _, error) = replay(&altered);
     assert_eq!(code, Some(1));
     assert!(error.contains(&format!("line {}: ", bind + 1)) && error.contains("replay-late"), "{error}");
 
     // A record that a crash has cut off.
     let cut = folder.path().join("cut");
     fs::write(&cut, &text[..text.len() - 20]).unwrap();
-    let (code, out, error) = replay(&cut, &config_path);
+    let (code, out, error) = replay(&cut);
     assert_eq!(code, Some(0), "{error}");
     assert!(out.starts_with(&format!("{} steps, ", steps - 1)), "{out}");
     assert!(error.contains("the last line is cut off"), "{error}");
@@ -153,6 +152,9 @@ async fn another_configuration_decides_about_a_record() {
     fs::write(path("same.yaml"), default).unwrap();
     let (code, printed, error) = answer(&["replay", &record, "--with", &path("same.yaml")]);
     assert_eq!((code, &*printed, &*error), (Some(0), "No decision differs, of 3 decisions\n", ""));
+
+    let (code, printed, error) = answer(&["replay", &record, "-ojson"]);
+    assert_eq!((code, &*printed), (Some(2), ""), "{error}");
 
     let (code, printed, error) = answer(&["replay", &record, "--with=/nothing"]);
     assert_eq!((code, &*printed), (Some(3), ""));

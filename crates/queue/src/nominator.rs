@@ -58,11 +58,26 @@ impl Nominator {
         };
         self.remove(&pod.uid);
         if let Some(node) = node.filter(|node| !node.is_empty()) {
-            self.by_node
-                .entry(Arc::clone(&node))
-                .or_default()
-                .push(Nominated { key: pod.key(), uid: pod.uid.clone() });
-            self.nodes.insert(pod.uid.clone(), node);
+            self.push(node, Nominated { key: pod.key(), uid: pod.uid.clone() });
+        }
+    }
+
+    fn push(&mut self, node: Arc<str>, nominated: Nominated) {
+        self.nodes.insert(nominated.uid.clone(), Arc::clone(&node));
+        self.by_node.entry(node).or_default().push(nominated);
+    }
+
+    /// All nominations, by node and in their order.
+    pub fn all(&self) -> impl Iterator<Item = (&Arc<str>, &Nominated)> {
+        self.by_node.iter().flat_map(|(node, pods)| pods.iter().map(move |pod| (node, pod)))
+    }
+
+    /// Replaces all nominations.
+    pub fn replace(&mut self, nominations: impl IntoIterator<Item = (Arc<str>, Nominated)>) {
+        *self = Self::default();
+        for (node, nominated) in nominations {
+            self.remove(&nominated.uid);
+            self.push(node, nominated);
         }
     }
 

@@ -1,8 +1,9 @@
 //! Records the calls of a scheduler, and replays them.
 //!
-//! A record consists of lines of JSON: each call, its time, the answers of extenders, and the
-//! effects. A replay makes the same calls to a new scheduler with the same configuration and
-//! compares the effects. The hash seed is not part of a record, because no effect depends on it.
+//! A record consists of lines of JSON: the configuration, and each call, its time, the answers of
+//! extenders, and the effects. A replay makes the same calls to a new scheduler with the same
+//! configuration and compares the effects. The hash seed is not part of a record, because no effect
+//! depends on it.
 
 mod capture;
 mod comparison;
@@ -10,30 +11,42 @@ mod waking;
 
 use std::io::{self, BufRead};
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
-use supercargo_framework::Now;
+use supercargo_framework::{Now, Timestamp};
 use thiserror::Error;
 
-pub use self::capture::{Restored, restore};
+pub use self::capture::{Memory, Restored, restore};
 pub use self::comparison::{Comparer, Comparison, Decision, Difference, Reason};
 pub use self::waking::Waking;
 use crate::effect::Effect;
 use crate::input::Input;
 use crate::scheduler::{BuildError, Options, Scheduler};
-use crate::timeline::Entry;
 use supercargo_evaluation::extender::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec};
+
+/// What a file of calls is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Content {
+    /// The calls of a run, from its begin.
+    Record,
+    /// Calls that lead to a state. [`SchedulerCall::Remember`] is the last one.
+    Capture,
+}
 
 /// A call to the scheduler.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SchedulerCall {
+    /// No call, but the first line of a file: what follows, and the text of the configuration.
+    Begin(Content, String),
     /// `handle`.
     Handle(Box<Input>),
     /// `schedule_one`, with the answers of extenders.
     ScheduleOne(Vec<Result<ExtenderAnswer, String>>),
     /// `reconfigure`, with the text of the configuration.
     Reconfigure(String),
-    /// No call, but the history of pods up to here; in captures only.
-    Remember(Vec<Entry>),
+    /// No call, but what no object shows; in captures only.
+    Remember(Box<Memory>),
 }
 
 /// A call and its effects.
@@ -69,8 +82,11 @@ pub struct Recorded<L> {
 }
 
 impl<L: StepLog> Recorded<L> {
-    /// Records the calls to `scheduler`, which must be new, to `log`.
-    pub fn new(scheduler: Scheduler, log: L) -> Self {
+    /// Records the calls to `scheduler`, which must be new, to `log`. A replay gets the text of the
+    /// configuration and derives the options from it.
+    pub fn new(now: Now, scheduler: Scheduler, configuration: String, mut log: L) -> Self {
+        let call = SchedulerCall::Begin(Content::Record, configuration);
+        log.push(RecordedCall { now, call, effects: Vec::new() });
         Self { scheduler, log }
     }
 
@@ -172,6 +188,38 @@ pub enum ReplayError {
         /// The effects of the replay.
         replayed: Vec<String>,
     },
+    /// A call was made before 1970, or more than a thousand years later.
+    #[error("line {line}: the time is out of range")]
+    Time {
+        /// The line number, from 1.
+        line: usize,
+    },
+    /// The file continues another one, or is of another version.
+    #[error("neither a capture nor the first file of a record of this version")]
+    NoBegin,
+    /// Another record or capture begins.
+    #[error("line {line}: another record or capture begins; each needs a command of its own")]
+    SecondBegin {
+        /// The line number, from 1.
+        line: usize,
+    },
+    /// A capture ends too early.
+    #[error("the capture is cut off after line {lines}")]
+    CutCapture {
+        /// The number of complete lines.
+        lines: usize,
+    },
+    /// A capture has no decisions.
+    #[error("a capture has no decisions to replay; ask questions with --from, such as `supercargo why`")]
+    Capture,
+}
+
+impl ReplayError {
+    /// Whether another file was meant.
+    pub fn is_wrong_file(&self) -> bool {
+        use ReplayError::{Capture, CutCapture, NoBegin, SecondBegin};
+        matches!(self, NoBegin | SecondBegin { .. } | CutCapture { .. } | Capture)
+    }
 }
 
 /// What a replay has read.
@@ -183,27 +231,32 @@ pub struct Replayed {
     pub is_cut: bool,
 }
 
-/// Makes the recorded calls to `scheduler`, which must be configured like the recorded one and in
-/// the same state: new for the first part of a record. `configure` derives options from the text of
-/// a recorded configuration.
+/// Makes the recorded calls to `scheduler`: `None` for the first part of a record, which creates
+/// it, and what is left there for each next part. `configure` derives options from the text of a
+/// recorded configuration; the first one is that of the begin.
 pub fn replay(
-    scheduler: &mut Scheduler,
+    scheduler: &mut Option<Scheduler>,
     record: impl BufRead,
-    configure: impl Fn(&str) -> Result<Options, String>,
+    configure: impl FnMut(&str) -> Result<Options, String>,
 ) -> Result<Replayed, ReplayError> {
     replay_with(scheduler, record, configure, |_, _| {})
 }
 
 /// The same, and shows `before` the scheduler and each call before it is made.
 pub fn replay_with(
-    scheduler: &mut Scheduler,
+    scheduler: &mut Option<Scheduler>,
     record: impl BufRead,
-    configure: impl Fn(&str) -> Result<Options, String>,
+    mut configure: impl FnMut(&str) -> Result<Options, String>,
     mut before: impl FnMut(&mut Scheduler, &RecordedCall),
 ) -> Result<Replayed, ReplayError> {
     read(record, |line, step| {
-        before(scheduler, &step);
-        perform(scheduler, step.now, step.call, line, &configure)?;
+        if matches!(step.call, SchedulerCall::Begin(Content::Capture, _)) {
+            return Err(ReplayError::Capture);
+        }
+        if let Some(scheduler) = scheduler {
+            before(scheduler, &step);
+        }
+        let scheduler = perform(scheduler, step.now, step.call, line, &mut configure)?;
         let effects = scheduler.take_effects();
         let replayed: Vec<_> = effects.iter().map(|effect| format!("{effect:?}")).collect();
         if replayed == step.effects {
@@ -232,6 +285,9 @@ fn read(
             Err(_) if !text.ends_with(b"\n") => return Ok(Replayed { steps, is_cut: true }),
             Err(error) => return Err(read(error.into())),
         };
+        if !is_in_range(step.now) {
+            return Err(ReplayError::Time { line });
+        }
         if !each(line, step)? {
             return Ok(Replayed { steps, is_cut: false });
         }
@@ -239,15 +295,34 @@ fn read(
     }
 }
 
-/// Makes a recorded call.
+/// Whether no sum of this time and a setting overflows.
+fn is_in_range(now: Now) -> bool {
+    const THOUSAND_YEARS: Duration = Duration::from_hours(1000 * 366 * 24);
+    let latest = Timestamp(0).plus(THOUSAND_YEARS);
+    (Timestamp(0)..=latest).contains(&now.wall) && now.monotonic <= THOUSAND_YEARS
+}
+
+/// Makes a recorded call, and returns the scheduler. The first one creates it.
 fn perform(
-    scheduler: &mut Scheduler,
+    scheduler: &mut Option<Scheduler>,
     now: Now,
     call: SchedulerCall,
     line: usize,
     mut configure: impl FnMut(&str) -> Result<Options, String>,
-) -> Result<(), ReplayError> {
+) -> Result<&mut Scheduler, ReplayError> {
+    let invalid = |problem| ReplayError::Configuration { line, problem };
+    if let SchedulerCall::Begin(_, text) = &call {
+        if scheduler.is_some() {
+            return Err(ReplayError::SecondBegin { line });
+        }
+        let new = configure(text)
+            .and_then(|options| Scheduler::new(options).map_err(|error| error.to_string()))
+            .map_err(invalid)?;
+        return Ok(scheduler.insert(new));
+    }
+    let scheduler = scheduler.as_mut().ok_or(ReplayError::NoBegin)?;
     match call {
+        SchedulerCall::Begin(..) => {}
         SchedulerCall::Handle(input) => scheduler.handle(now, *input),
         SchedulerCall::ScheduleOne(answers) => {
             scheduler.schedule_one(now, &mut Replaying(answers.into_iter()));
@@ -255,9 +330,9 @@ fn perform(
         SchedulerCall::Reconfigure(text) => {
             let reconfigured = configure(&text)
                 .and_then(|options| scheduler.reconfigure(now, options).map_err(|error| error.to_string()));
-            reconfigured.map_err(|problem| ReplayError::Configuration { line, problem })?;
+            reconfigured.map_err(invalid)?;
         }
-        SchedulerCall::Remember(entries) => scheduler.timeline.replace(entries),
+        SchedulerCall::Remember(memory) => scheduler.remember(now, *memory),
     }
-    Ok(())
+    Ok(scheduler)
 }

@@ -46,7 +46,7 @@ fn cause(RecordedCall { call, .. }: &RecordedCall) -> Option<String> {
     match call {
         SchedulerCall::Handle(input) => Some(input_text(input)),
         SchedulerCall::Reconfigure(_) => Some("the configuration was replaced".to_owned()),
-        SchedulerCall::ScheduleOne(_) | SchedulerCall::Remember(_) => None,
+        SchedulerCall::Begin(..) | SchedulerCall::ScheduleOne(_) | SchedulerCall::Remember(_) => None,
     }
 }
 

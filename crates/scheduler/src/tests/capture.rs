@@ -1,16 +1,17 @@
 //! Captures.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::testing::{node, pod};
-use supercargo_framework::{NodeRecord, PodInfo, Timestamp};
+use supercargo_framework::{NodeRecord, Now, PodInfo, Timestamp};
 
 use super::test_bed::{TestBed, WALL, all_plugins, options};
 use super::volumes::{claim, class, volume};
 use crate::record::restore;
-use crate::{Fork, Input, Notification, Options, Scheduler};
+use crate::{Fork, Input, Notification, Options};
 
 fn with_log() -> Options {
     Options { timeline_memory: 1 << 20, ..options(all_plugins(Vec::new())) }
@@ -41,18 +42,22 @@ fn captured() -> (TestBed, String) {
 fn capture_of(bed: &TestBed) -> String {
     let mut fork = bed.scheduler.fork(bed.now, with_log()).unwrap();
     let mut lines = Vec::new();
-    fork.capture("text".to_owned(), |call| lines.extend(call.to_line().unwrap()));
+    let done = fork.capture("text".to_owned(), |call| {
+        lines.extend(call.to_line().unwrap());
+        ControlFlow::<()>::Continue(())
+    });
+    assert!(done.is_continue());
     String::from_utf8(lines).unwrap()
 }
 
 fn restored(capture: &str) -> Fork {
-    let mut scheduler = Scheduler::new(with_log()).unwrap();
+    let mut scheduler = None;
     let configure = |text: &str| {
         assert_eq!(text, "text");
         Ok(with_log())
     };
     let restored = restore(&mut scheduler, capture.as_bytes(), configure, None).unwrap();
-    scheduler.fork(restored.now, with_log()).unwrap()
+    scheduler.unwrap().fork(restored.now, with_log()).unwrap()
 }
 
 #[test]
@@ -93,18 +98,42 @@ fn a_capture_has_no_environment_and_no_objects_of_unknown_kinds() {
 #[test]
 fn a_record_is_restored_up_to_a_time() {
     let (_, capture) = captured();
-    let late = capture.lines().last().unwrap().to_owned() + "\n";
+    let record: String = capture.replacen("\"Capture\"", "\"Record\"", 1);
+    let late = record.lines().last().unwrap().to_owned();
     let mut later: serde_json::Value = serde_json::from_str(&late).unwrap();
     later["now"]["wall"] = (WALL.0 + 5).into();
-    let record = format!("{capture}{later}\n");
+    let record = format!("{record}{later}\n");
     let until = |offset: i64| {
-        let mut scheduler = Scheduler::new(with_log()).unwrap();
         let until = Some(Timestamp(WALL.0 + offset));
-        restore(&mut scheduler, record.as_bytes(), |_| Ok(with_log()), until).unwrap()
+        restore(&mut None, record.as_bytes(), |_| Ok(with_log()), until).unwrap()
     };
     let all = record.lines().count();
     assert_eq!((until(5).steps, until(5).is_over), (all, false));
     assert_eq!((until(4).steps, until(4).is_over), (all - 1, true));
     assert_eq!((until(-1).steps, until(-1).is_over), (0, true));
     assert_eq!(until(5).now.monotonic, Duration::ZERO);
+}
+
+#[test]
+fn a_capture_that_is_cut_at_any_byte_is_refused() {
+    let (_, capture) = captured();
+    for length in (1..capture.len() - 1).step_by(7) {
+        let error = restore(&mut None, &capture.as_bytes()[..length], |_| Ok(with_log()), None);
+        let begins = capture[..length].contains('\n');
+        match error {
+            Err(error) => assert!(error.is_wrong_file(), "{error}"),
+            Ok(restored) => assert!(!begins && restored.steps == 0 && restored.is_cut, "{length} bytes"),
+        }
+    }
+}
+
+#[test]
+fn a_capture_ends_when_it_is_told_to() {
+    let mut fork = TestBed::of(with_log()).scheduler.fork(Now::default(), with_log()).unwrap();
+    let mut calls = 0;
+    let ended = fork.capture(String::new(), |_| {
+        calls += 1;
+        ControlFlow::Break("full")
+    });
+    assert_eq!((ended, calls), (ControlFlow::Break("full"), 1));
 }

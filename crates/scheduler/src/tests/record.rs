@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::objects::{Body, Object, PodDisruptionBudget, resources};
 use supercargo_framework::testing::{PodBuilder, node, object, pod};
@@ -16,9 +17,14 @@ use crate::{
     Scheduler,
 };
 
-fn scheduler() -> Scheduler {
+fn extended() -> Options {
     let extender = ExtenderSpec { name: "x".into(), filters: true, ..ExtenderSpec::default() };
-    Scheduler::new(Options { extenders: vec![extender], ..options(plugins(Vec::new())) }).unwrap()
+    Options { extenders: vec![extender], ..options(plugins(Vec::new())) }
+}
+
+/// Records a new scheduler.
+fn recorded(options: Options, log: &mut TextLog) -> Recorded<&mut TextLog> {
+    Recorded::new(at(0), Scheduler::new(options).unwrap(), String::new(), log)
 }
 
 fn at(seconds: u64) -> Now {
@@ -57,15 +63,17 @@ fn text(log: TextLog) -> String {
 }
 
 /// Replays a record without changes of the configuration.
-fn replay(scheduler: &mut Scheduler, record: &str) -> Result<usize, ReplayError> {
-    let replayed = record::replay(scheduler, record.as_bytes(), |text| Err(text.to_owned()))?;
+fn replay(options: Options, record: &str) -> Result<usize, ReplayError> {
+    let mut options = Some(options);
+    let configure = |text: &str| options.take().ok_or_else(|| text.to_owned());
+    let replayed = record::replay(&mut None, record.as_bytes(), configure)?;
     assert!(!replayed.is_cut, "{replayed:?}");
     Ok(replayed.steps)
 }
 
 fn record() -> String {
     let mut log = TextLog::default();
-    let mut recorded = Recorded::new(scheduler(), &mut log);
+    let mut recorded = recorded(extended(), &mut log);
     for name in ["n1", "n2"] {
         let input = Input::Node(Notification::Added(Arc::new(node(name).build())));
         recorded.handle(at(0), input);
@@ -85,28 +93,26 @@ fn record() -> String {
 #[test]
 fn a_record_replays_with_the_extenders_answers() {
     let record = record();
-    assert_eq!(replay(&mut scheduler(), &record).unwrap(), 5);
+    assert_eq!(replay(extended(), &record).unwrap(), 6);
     // The record has the extender's choice; otherwise the first node would be chosen.
-    let mut scheduler = scheduler();
-    scheduler.schedule_one(at(0), &mut NoCalls);
     assert!(record.contains("\"Filtered\":{\"nodes\":[\"n2\"]"));
 }
 
 #[test]
 fn a_difference_is_reported_with_its_line() {
     let cases = [
-        ("other effects", ("Bind default/a a to n2", "Bind default/a a to n1"), 4),
-        ("other inputs", ("\"Filtered\":{\"nodes\":[\"n2\"]", "\"Filtered\":{\"nodes\":[\"n1\"]"), 4),
+        ("other effects", ("Bind default/a a to n2", "Bind default/a a to n1"), 5),
+        ("other inputs", ("\"Filtered\":{\"nodes\":[\"n2\"]", "\"Filtered\":{\"nodes\":[\"n1\"]"), 5),
     ];
     for (name, (from, to), expected) in cases {
         let tampered = record().replace(from, to);
-        match replay(&mut scheduler(), &tampered) {
+        match replay(extended(), &tampered) {
             Err(ReplayError::Differs { line, .. }) => assert_eq!(line, expected, "{name}"),
             other => panic!("{name}: {other:?}"),
         }
     }
     let broken = record().replace("\"now\"", "\"then\"");
-    match replay(&mut scheduler(), &broken) {
+    match replay(extended(), &broken) {
         Err(ReplayError::Read { line, .. }) => assert_eq!(line, 1),
         other => panic!("{other:?}"),
     }
@@ -117,7 +123,7 @@ fn record_that_ends_at_any_byte_replays_up_to_its_last_complete_line() {
     let record = record();
     for length in 0..=record.len() {
         let part = &record.as_bytes()[..length];
-        let replayed = record::replay(&mut scheduler(), part, |text| Err(text.to_owned())).unwrap();
+        let replayed = record::replay(&mut None, part, |_| Ok(extended())).unwrap();
         let rest = part.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
         // A line is complete before its line break.
         let is_cut = !rest.is_empty() && record.as_bytes().get(length) != Some(&b'\n');
@@ -132,9 +138,9 @@ fn an_answer_missing_in_the_record_is_an_extender_error() {
         "[{\"Ok\":{\"Filtered\":{\"nodes\":[\"n2\"],\"failed\":[],\"failed_and_unresolvable\":[]}}}]",
         "[]",
     );
-    match replay(&mut scheduler(), &without) {
+    match replay(extended(), &without) {
         Err(ReplayError::Differs { line, replayed, .. }) => {
-            assert_eq!(line, 4);
+            assert_eq!(line, 5);
             assert!(replayed[0].contains("the record has no answer of extender x"), "{replayed:?}");
         }
         other => panic!("{other:?}"),
@@ -186,8 +192,8 @@ impl Run<'_> {
     }
 }
 
-fn everything() -> Scheduler {
-    Scheduler::new(options(all_plugins(Vec::new()))).unwrap()
+fn everything() -> Options {
+    options(all_plugins(Vec::new()))
 }
 
 fn budget() -> Object {
@@ -201,7 +207,7 @@ fn budget() -> Object {
 /// A volume is bound for `a`, and `high` preempts `low`.
 fn record_of_everything() -> String {
     let mut log = TextLog::default();
-    let mut run = Run { recorded: Recorded::new(everything(), &mut log), seconds: 0 };
+    let mut run = Run { recorded: recorded(everything(), &mut log), seconds: 0 };
     run.tell(Input::Node(Notification::Added(Arc::new(node("n1").allocatable("cpu", "4").build()))));
     for object in [class(), volume("1", None), claim("a", "1", ""), budget()] {
         run.object(None, object);
@@ -230,7 +236,7 @@ fn record_of_everything() -> String {
 #[test]
 fn a_record_with_volumes_objects_and_preemption_replays() {
     let record = record_of_everything();
-    let steps = replay(&mut everything(), &record).unwrap();
+    let steps = replay(everything(), &record).unwrap();
     assert_eq!(steps, record.lines().count());
     for line in record.lines() {
         let step: RecordedCall = serde_json::from_str(line).unwrap();
@@ -241,9 +247,8 @@ fn a_record_with_volumes_objects_and_preemption_replays() {
 #[test]
 fn a_replay_agrees_under_another_hash_seed() {
     let record = record_of_everything();
-    let options = Options { hash_seed: 7, ..options(all_plugins(Vec::new())) };
-    let mut scheduler = Scheduler::new(options).unwrap();
-    assert_eq!(replay(&mut scheduler, &record).unwrap(), record.lines().count());
+    let options = Options { hash_seed: 7, ..everything() };
+    assert_eq!(replay(options, &record).unwrap(), record.lines().count());
 }
 
 #[test]
@@ -274,7 +279,7 @@ fn replays_depend_on_recorded_objects_and_answers() {
     for (name, from, to, missing) in cases {
         let record = record_of_everything();
         assert!(record.contains(from), "{name}: {record}");
-        match replay(&mut everything(), &record.replace(from, to)) {
+        match replay(everything(), &record.replace(from, to)) {
             Err(ReplayError::Differs { recorded, replayed, .. }) => {
                 assert!(recorded.concat().contains(missing), "{name}: {recorded:?}");
                 assert!(!replayed.concat().contains(missing), "{name}: {replayed:?}");
@@ -292,7 +297,8 @@ fn a_change_of_the_configuration_replays() {
         options
     };
     let mut log = TextLog::default();
-    let mut recorded = Recorded::new(Scheduler::new(serving("first")).unwrap(), &mut log);
+    let scheduler = Scheduler::new(serving("first")).unwrap();
+    let mut recorded = Recorded::new(at(0), scheduler, "first".to_owned(), &mut log);
     recorded.handle(at(0), Input::Node(Notification::Added(Arc::new(node("n1").build()))));
     let waiting: PodInfo = pod("a").scheduler("second").build();
     recorded.handle(at(1), Input::QueuedPod(Notification::Added(Arc::new(waiting))));
@@ -303,11 +309,47 @@ fn a_change_of_the_configuration_replays() {
     recorded.reconfigure(at(4), none, "none".to_owned()).unwrap_err();
 
     let record = text(log);
-    let first = || Scheduler::new(serving("first")).unwrap();
-    let steps = record::replay(&mut first(), record.as_bytes(), |text| Ok(serving(text))).unwrap().steps;
-    assert_eq!(steps, 4);
-    match replay(&mut first(), &record) {
-        Err(ReplayError::Configuration { line: 3, problem }) => assert_eq!(problem, "second"),
+    let steps = record::replay(&mut None, record.as_bytes(), |text| Ok(serving(text))).unwrap().steps;
+    assert_eq!(steps, 5);
+    match replay(serving("first"), &record) {
+        Err(ReplayError::Configuration { line: 4, problem }) => assert_eq!(problem, "second"),
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_file_that_is_no_begin_of_a_record_is_the_wrong_one() {
+    let record = record();
+    let begin = record.lines().next().unwrap();
+    let rest = &record[begin.len() + 1..];
+    let capture = begin.replace("Record", "Capture");
+    for (file, problem) in [
+        (rest.to_owned(), "neither a capture nor the first file of a record"),
+        (format!("{record}{record}"), "line 7: another record or capture begins"),
+        (format!("{capture}\n{rest}"), "ask questions with --from"),
+    ] {
+        let error = replay(extended(), &file).unwrap_err();
+        assert!(error.is_wrong_file() && error.to_string().contains(problem), "{error}");
+    }
+    // The next file continues.
+    let mut scheduler = None;
+    for part in [begin, rest] {
+        record::replay(&mut scheduler, part.as_bytes(), |_| Ok(extended())).unwrap();
+    }
+    assert!(scheduler.is_some());
+}
+
+#[test]
+fn times_of_a_file_that_would_overflow_are_refused() {
+    let line = record().lines().next().unwrap().to_owned();
+    let with = |pointer: &str, number: u64| {
+        let mut line: Value = serde_json::from_str(&line).unwrap();
+        *line.pointer_mut(pointer).unwrap() = json!(number);
+        replay(extended(), &format!("{line}\n"))
+    };
+    for (pointer, number) in [("/now/wall", i64::MAX as u64), ("/now/monotonic/secs", u64::MAX)] {
+        let error = with(pointer, number).unwrap_err();
+        assert!(matches!(error, ReplayError::Time { line: 1 }), "{error}");
+        assert_eq!(with(pointer, 1_000_000_000).unwrap(), 1);
     }
 }

@@ -96,7 +96,8 @@ impl StepLog for Log {
 fn a_replay_of_a_record_tells_what_woke_a_pod() {
     let with_log = || Options { timeline_memory: LIMIT, ..options(all_plugins(Vec::new())) };
     let log = Log::default();
-    let mut recorded = Recorded::new(Scheduler::new(with_log()).unwrap(), log.clone());
+    let scheduler = Scheduler::new(with_log()).unwrap();
+    let mut recorded = Recorded::new(Now::default(), scheduler, String::new(), log.clone());
     let mut seconds = 0;
     let mut now = || {
         seconds += 30;
@@ -133,12 +134,13 @@ fn a_replay_of_a_record_tells_what_woke_a_pod() {
     let without_cause: Vec<&str> = expected.iter().copied().filter(|it| !it.starts_with("woken")).collect();
     assert_eq!(history(recorded.scheduler(), "vip"), without_cause);
 
-    let mut scheduler = Scheduler::new(with_log()).unwrap();
+    let mut scheduler = None;
     let mut waking = Waking::of(key("vip"));
     let log = log.0.lock().unwrap();
-    let configure = |text: &str| Err(text.to_owned());
+    let configure = |_: &str| Ok(with_log());
     replay_with(&mut scheduler, &log[..], configure, |scheduler, call| waking.before(scheduler, Some(call)))
         .unwrap();
+    let mut scheduler = scheduler.unwrap();
     waking.before(&mut scheduler, None);
     assert_eq!(history(&scheduler, "vip"), expected);
     let fork = scheduler.fork(Now::default(), with_log()).unwrap();

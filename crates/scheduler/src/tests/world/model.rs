@@ -1,6 +1,7 @@
 //! A scheduler in a cluster, and a model of the state that it must have.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -86,11 +87,12 @@ fn reloaded(serves: bool) -> Options {
 impl World {
     pub(super) fn new() -> Self {
         let log = Log::default();
+        let now = Now { wall: WALL, monotonic: Duration::ZERO };
         Self {
             api: Api::default(),
-            recorded: Recorded::new(scheduler(), log.clone()),
+            recorded: Recorded::new(now, scheduler(), "true".to_owned(), log.clone()),
             log,
-            now: Now { wall: WALL, monotonic: Duration::ZERO },
+            now,
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
             claims: BTreeMap::new(),
@@ -297,15 +299,35 @@ impl World {
         let capture = |scheduler: &Scheduler| {
             let mut lines = Vec::new();
             let mut fork = scheduler.fork(self.now, reloaded(true)).unwrap();
-            fork.capture("true".to_owned(), |call| lines.extend(call.to_line().unwrap()));
+            let done = fork.capture("true".to_owned(), |call| {
+                lines.extend(call.to_line().unwrap());
+                ControlFlow::<()>::Continue(())
+            });
+            assert!(done.is_continue());
             String::from_utf8(lines).unwrap()
         };
         let captured = capture(self.recorded.scheduler());
-        let mut restored = scheduler();
+        let mut restored = None;
         let configure = |serves: &str| Ok(reloaded(serves == "true"));
         let read = restore(&mut restored, captured.as_bytes(), configure, None).unwrap();
         assert_eq!((read.steps, read.now), (captured.lines().count(), self.now));
+        let restored = restored.unwrap();
         assert_eq!(capture(&restored), captured);
+        self.check_answers(&restored);
+    }
+
+    /// Another scheduler answers as this one.
+    fn check_answers(&self, other: &Scheduler) {
+        let fork = |scheduler: &Scheduler| scheduler.fork(self.now, reloaded(true)).unwrap();
+        let (mut here, mut there) = (fork(self.scheduler()), fork(other));
+        for pod in here.pending() {
+            let known = there.pod(&pod.key()).expect("every pod is in the capture");
+            let (own, other) = (here.why_there(&pod), there.why_there(&Arc::clone(known)));
+            assert_eq!(format!("{own:?}"), format!("{other:?}"), "about {}", pod.key());
+        }
+        for node in self.nodes.keys() {
+            assert_eq!(here.nominated_on(node), there.nominated_on(node), "on {node}");
+        }
     }
 
     /// The same calls to another scheduler have the same effects, and another scheduler of the same
@@ -315,7 +337,7 @@ impl World {
         let configure = |serves: &str| Ok(reloaded(serves == "true"));
         let mut comparer = Comparer::new(reloaded(true)).unwrap();
         let before = |scheduler: &mut Scheduler, step: &RecordedCall| comparer.before(scheduler, step);
-        replay_with(&mut scheduler(), &log[..], configure, before).expect("a record replays");
+        replay_with(&mut None, &log[..], configure, before).expect("a record replays");
         let comparison = comparer.comparison;
         assert_eq!(comparison.differing(), 0, "{:?}", comparison.differences);
     }
