@@ -19,11 +19,11 @@ struct Decision<'a> {
 
 /// The newest decisions, the newest first: a node was chosen, or an attempt failed.
 pub fn decisions(fork: &Fork) -> Value {
-    let decisions = newest(fork.happenings());
+    let decisions = newest(fork.happenings().into_iter());
     json!({ "kind": "Decisions", "decisions": decisions.iter().map(Decision::json).collect::<Vec<_>>() })
 }
 
-/// Looks back until the begin of each wait is known.
+/// Looks back until the beginning of each wait is known.
 fn newest<'a>(entries: impl DoubleEndedIterator<Item = &'a Entry>) -> Vec<Decision<'a>> {
     let mut decisions = Vec::new();
     let mut waits: BTreeMap<&PodKey, Vec<usize>> = BTreeMap::new();

@@ -42,8 +42,14 @@ fn headline(pod: &PodKey, entries: &[Entry]) -> String {
     let entries = &entries[begin..];
     let Some(last) = entries.last() else { return format!("The log has nothing about {pod}") };
     // Its binding may fail after it was deleted.
-    if entries.iter().any(|entry| entry.what == Happening::Deleted) {
-        return format!("{pod} is gone");
+    match entries
+        .iter()
+        .map(|entry| &entry.what)
+        .find(|what| matches!(what, Happening::Deleted | Happening::Ended))
+    {
+        Some(Happening::Deleted) => return format!("{pod} is gone: it was deleted"),
+        Some(_) => return format!("{pod} is gone: it ended, or was deleted"),
+        None => {}
     }
     let number = entries.iter().rev().find_map(|entry| match entry.what {
         Happening::Chosen(_, Attempt { number, .. }) | Happening::Failed(_, Attempt { number, .. }) => {
@@ -58,6 +64,7 @@ fn headline(pod: &PodKey, entries: &[Entry]) -> String {
     });
     match &last.what {
         Happening::Bound(node) => format!("{pod} is on {node}: bound{since}, with {tries}"),
+        Happening::BoundElsewhere(node) => format!("{pod} is on {node}: another scheduler bound it"),
         Happening::Chosen(node, _) => format!("{pod} is being bound to {node}"),
         Happening::Permitted => format!("{pod} is being bound: Permit lets it go"),
         Happening::Waits(plugin) => format!("{pod} waits on Permit, for {plugin}"),
@@ -81,7 +88,9 @@ fn event(what: &Happening) -> String {
         Happening::Preempts(node, pods) => format!("preempts {} on {node}", count(*pods, "pod")),
         Happening::PreemptedBy(by) => format!("evicted for {by}"),
         Happening::GaveUp(cause) => format!("gave its node up: {cause}"),
+        Happening::BoundElsewhere(node) => format!("bound to {node} by another scheduler"),
         Happening::Deleted => "deleted".to_owned(),
+        Happening::Ended => "ended, or was deleted".to_owned(),
     }
 }
 
@@ -125,18 +134,23 @@ fn entry_json(Entry { time, what, .. }: &Entry) -> Value {
         Happening::Released => json!({ "event": "Released" }),
         Happening::Woken(cause) => json!({ "event": "Woken", "cause": cause }),
         Happening::Chosen(node, attempt) => {
-            json!({ "event": "Chosen", "node": node, "attempt": attempt.number })
+            json!({ "event": "Chosen", "node": node, "attempt": attempt.number, "afterFlush": attempt.after_flush })
         }
         Happening::Waits(plugin) => json!({ "event": "Waits", "plugin": plugin.to_string() }),
         Happening::Permitted => json!({ "event": "Permitted" }),
         Happening::Bound(node) => json!({ "event": "Bound", "node": node }),
         Happening::Failed(message, attempt) => {
-            json!({ "event": "Failed", "message": message, "attempt": attempt.number })
+            json!({
+                "event": "Failed", "message": message,
+                "attempt": attempt.number, "afterFlush": attempt.after_flush,
+            })
         }
         Happening::Preempts(node, pods) => json!({ "event": "Preempts", "node": node, "pods": pods }),
         Happening::PreemptedBy(by) => json!({ "event": "PreemptedBy", "by": by.to_string() }),
         Happening::GaveUp(cause) => json!({ "event": "GaveUp", "cause": cause.to_string() }),
+        Happening::BoundElsewhere(node) => json!({ "event": "BoundElsewhere", "node": node }),
         Happening::Deleted => json!({ "event": "Deleted" }),
+        Happening::Ended => json!({ "event": "Ended" }),
     };
     object["time"] = moment(*time).into();
     object["text"] = event(what).into();
@@ -192,7 +206,7 @@ TIME (UTC)                 AFTER  EVENT
     fn the_first_line_is_about_the_last_pod_of_the_name() {
         let failed = |number| Happening::Failed("full".into(), attempt(number));
         let gone = vec![(0, Happening::Added), (1, Happening::Deleted), (2, failed(1))];
-        assert!(shown(gone).starts_with("default/p is gone\n"));
+        assert!(shown(gone).starts_with("default/p is gone: it was deleted\n"));
         let again =
             vec![(0, Happening::Added), (1, failed(5)), (2, Happening::Deleted), (3, Happening::Added)];
         assert!(shown(again).starts_with("default/p is pending after 0 attempts\n"));
@@ -208,7 +222,10 @@ TIME (UTC)                 AFTER  EVENT
         assert_eq!(first(Happening::Waits("P".into())), "default/p waits on Permit, for P");
         let by = pod("vip").build().key();
         assert_eq!(first(Happening::PreemptedBy(by)), "default/p is evicted for default/vip");
-        assert_eq!(first(Happening::Deleted), "default/p is gone");
+        assert_eq!(first(Happening::Deleted), "default/p is gone: it was deleted");
+        assert_eq!(first(Happening::Ended), "default/p is gone: it ended, or was deleted");
+        let elsewhere = Happening::BoundElsewhere("b".into());
+        assert_eq!(first(elsewhere), "default/p is on b: another scheduler bound it");
     }
 
     #[test]
@@ -229,5 +246,7 @@ TIME (UTC)                 AFTER  EVENT
         assert_eq!((&first["event"], &first["pods"]), (&json!("Preempts"), &json!(2)));
         assert_eq!(first["time"], json!("2026-01-01T00:00:00.007Z"));
         assert_eq!(object["events"][1]["text"], json!("no longer held"));
+        let flushed = entry_json(&history(vec![(0, Happening::Chosen("a".into(), attempt(2)))]).entries[0]);
+        assert_eq!((&flushed["attempt"], &flushed["afterFlush"]), (&json!(2), &json!(true)));
     }
 }

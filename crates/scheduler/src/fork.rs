@@ -107,8 +107,10 @@ impl Fork {
     }
 
     /// What happened to all pods, the oldest first, as far as the scheduler notes that.
-    pub fn happenings(&self) -> impl DoubleEndedIterator<Item = &Entry> {
-        self.scheduler.timeline.entries()
+    pub fn happenings(&self) -> Vec<&Entry> {
+        let mut entries: Vec<&Entry> = self.scheduler.timeline.entries().collect();
+        entries.sort_by_key(|entry| entry.time);
+        entries
     }
 
     /// The objects of kinds other than pods and nodes.

@@ -86,9 +86,20 @@ impl Scheduler {
 
     fn add_assigned(&mut self, now: Now, pod: Arc<PodInfo>) {
         self.informer_confirms(now, &pod);
+        self.note_node(now, &pod);
         self.cache_pod(Arc::clone(&pod));
         let change = Change::Pod { old: None, new: Some(pod) };
         self.move_all(now, EventResource::AssignedPod, ActionType::ADD, &change);
+    }
+
+    /// Notes the node of a pod that this scheduler has not bound to it.
+    fn note_node(&mut self, now: Now, pod: &PodInfo) {
+        let is_new = self.known(pod).is_some() && !self.cache.is_confirmed(&pod.uid);
+        if let Some(node) = pod.node_name.as_ref().filter(|_| is_new)
+            && self.cache.node_of(&pod.uid) != Some(node)
+        {
+            self.note(now, pod, || Happening::BoundElsewhere(Arc::clone(node)));
+        }
     }
 
     fn cache_pod(&mut self, pod: Arc<PodInfo>) {
@@ -101,7 +112,7 @@ impl Scheduler {
     fn delete_assigned(&mut self, now: Now, pod: &Arc<PodInfo>) {
         // The pod may be deleted so soon after it was bound that its removal from the queue was not
         // reported.
-        self.note(now, pod, || Happening::Deleted);
+        self.note(now, pod, || if pod.terminating { Happening::Deleted } else { Happening::Ended });
         self.remove_unassigned(now, pod);
         self.cache.remove_pod(&pod.uid);
         self.settle_member(pod);

@@ -5,10 +5,12 @@
 //! the last few.
 
 use std::collections::VecDeque;
+use std::hash::BuildHasher as _;
 use std::mem::{size_of, take};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use supercargo_framework::hash_seed::HashSeed;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{Now, PodInfo, Text, Timestamp};
 
@@ -16,7 +18,10 @@ use crate::scheduler::Scheduler;
 use supercargo_queue::QueuedPod;
 
 /// The entries that are dropped together.
-const SEGMENT: usize = 256;
+const SEGMENT: usize = 64;
+/// The parts of the log. The larger ones make room first, so a namespace that fills the log takes
+/// room from the few others in its part.
+const PARTS: usize = 64;
 /// The longest message that is kept, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
 
@@ -47,8 +52,12 @@ pub enum Happening {
     PreemptedBy(PodKey),
     /// It gave its node up, for this reason, and is tried again at once.
     GaveUp(Text),
+    /// Another scheduler bound it to this node.
+    BoundElsewhere(Arc<str>),
     /// It was deleted, or left the queue.
     Deleted,
+    /// It succeeded or failed, or was deleted at once: the informer does not tell which.
+    Ended,
 }
 
 /// An attempt.
@@ -78,13 +87,16 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Its memory. Names are shared with the pod, but may outlive it.
+    /// Its memory without a message. Names are shared with the pod, but may outlive it.
     fn bytes(&self) -> usize {
-        let message = match &self.what {
-            Happening::Failed(message, _) | Happening::Woken(message) => message.len(),
-            _ => 0,
-        };
-        size_of::<Self>() + self.pod.namespace.len() + self.pod.name.len() + message
+        size_of::<Self>() + self.pod.namespace.len() + self.pod.name.len()
+    }
+
+    fn message(&self) -> Option<&Arc<str>> {
+        match &self.what {
+            Happening::Failed(message, _) | Happening::Woken(message) => Some(message),
+            _ => None,
+        }
     }
 }
 
@@ -95,24 +107,71 @@ struct Segment {
     bytes: usize,
 }
 
-/// The latest entries, up to a limit.
+/// The entries of some namespaces.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Timeline {
-    /// The memory limit in bytes. With 0, nothing is kept.
-    limit: usize,
+struct Part {
     closed: VecDeque<Arc<Segment>>,
     open: Vec<Entry>,
     /// The memory of all closed segments, and of the open one.
     bytes: (usize, usize),
-    /// The last message: many pods fail for the same reason.
-    message: Arc<str>,
+    /// The last message of the open segment. Entries that share it need memory for it once.
+    message: Option<Arc<str>>,
     /// Whether entries have been dropped.
     is_cut: bool,
 }
 
+impl Part {
+    /// Adds an entry. Returns the memory of the segment that this closes.
+    fn push(&mut self, entry: Entry) -> usize {
+        self.bytes.1 += entry.bytes();
+        if let Some(message) = entry.message()
+            && !self.message.as_ref().is_some_and(|last| Arc::ptr_eq(last, message))
+        {
+            self.bytes.1 += message.len();
+            self.message = Some(Arc::clone(message));
+        }
+        self.open.push(entry);
+        if self.open.len() < SEGMENT {
+            return 0;
+        }
+        let (entries, bytes) = (take(&mut self.open), take(&mut self.bytes.1));
+        self.message = None;
+        self.bytes.0 += bytes;
+        self.closed.push_back(Arc::new(Segment { entries, bytes }));
+        bytes
+    }
+
+    /// Drops the oldest segment, and returns its memory.
+    fn drop_oldest(&mut self) -> usize {
+        let bytes = self.closed.pop_front().map_or(0, |oldest| oldest.bytes);
+        self.bytes.0 -= bytes;
+        self.is_cut = true;
+        bytes
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.closed.iter().flat_map(|segment| &segment.entries).chain(&self.open)
+    }
+}
+
+/// The latest entries, up to a limit.
+#[derive(Clone, Debug)]
+pub(crate) struct Timeline {
+    /// The memory limit in bytes. With 0, nothing is kept.
+    limit: usize,
+    /// Of all closed segments.
+    bytes: usize,
+    parts: Vec<Part>,
+    seed: HashSeed,
+    /// The last message: many pods fail for the same reason.
+    message: Arc<str>,
+}
+
 impl Timeline {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, ..Self::default() }
+    /// Users choose the names of namespaces: see [`HashSeed`].
+    pub(crate) fn new(limit: usize, seed: HashSeed) -> Self {
+        let parts = if limit > 0 { PARTS } else { 0 };
+        Self { limit, bytes: 0, parts: vec![Part::default(); parts], seed, message: Arc::default() }
     }
 
     pub(crate) fn is_off(&self) -> bool {
@@ -121,29 +180,31 @@ impl Timeline {
 
     /// Forgets everything, and takes these entries instead.
     pub(crate) fn replace(&mut self, entries: Vec<Entry>) {
-        *self = Self::new(self.limit);
-        if !self.is_off() {
-            for entry in entries {
-                self.push(entry);
+        *self = Self::new(self.limit, self.seed.clone());
+        if self.is_off() {
+            return;
+        }
+        for mut entry in entries {
+            if let Happening::Failed(message, _) = &mut entry.what {
+                *message = self.share(message);
             }
+            self.push(entry);
         }
     }
 
     fn push(&mut self, entry: Entry) {
-        self.bytes.1 += entry.bytes();
-        self.open.push(entry);
-        if self.open.len() == SEGMENT {
-            let (entries, bytes) = (take(&mut self.open), take(&mut self.bytes.1));
-            self.open.reserve_exact(SEGMENT);
-            self.bytes.0 += bytes;
-            self.closed.push_back(Arc::new(Segment { entries, bytes }));
-            while self.bytes.0 > self.limit
-                && let Some(oldest) = self.closed.pop_front()
-            {
-                self.bytes.0 -= oldest.bytes;
-                self.is_cut = true;
-            }
+        let part = self.part_of(&entry.pod);
+        self.bytes += self.parts[part].push(entry);
+        while self.bytes > self.limit
+            && let Some(largest) = self.parts.iter_mut().max_by_key(|part| part.bytes.0)
+        {
+            self.bytes -= largest.drop_oldest();
         }
+    }
+
+    /// The index of the part that has the entries of a pod.
+    fn part_of(&self, pod: &PodKey) -> usize {
+        self.seed.hash_one(&*pod.namespace) as usize % PARTS
     }
 
     /// The message, shared with the last one if they are equal.
@@ -155,14 +216,16 @@ impl Timeline {
         Arc::clone(&self.message)
     }
 
-    pub(crate) fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
-        self.closed.iter().flat_map(|segment| &segment.entries).chain(&self.open)
+    /// All entries; those of a namespace in their order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.parts.iter().flat_map(Part::entries)
     }
 
     /// The entries of a pod, the oldest first.
     fn of(&self, pod: &PodKey) -> History {
-        let entries = self.entries().filter(|entry| entry.pod == *pod).cloned().collect();
-        History { entries, cut_at: self.entries().next().map(|first| first.time).filter(|_| self.is_cut) }
+        let part = &self.parts[self.part_of(pod)];
+        let entries = part.entries().filter(|entry| entry.pod == *pod).cloned().collect();
+        History { entries, cut_at: part.entries().next().map(|first| first.time).filter(|_| part.is_cut) }
     }
 }
 
@@ -221,10 +284,14 @@ mod tests {
         Entry { time: Timestamp(time), pod: pod(name).build().key(), what: Happening::Added }
     }
 
+    fn timeline(limit: usize) -> Timeline {
+        Timeline::new(limit, HashSeed::new(7))
+    }
+
     #[test]
     fn the_oldest_entries_are_dropped_beyond_the_limit() {
         let limit = entry(0, "p").bytes() * SEGMENT * 2;
-        let mut timeline = Timeline::new(limit);
+        let mut timeline = timeline(limit);
         let key = pod("p").build().key();
         for time in 0..2 * SEGMENT as i64 {
             timeline.push(entry(time, "p"));
@@ -232,7 +299,7 @@ mod tests {
         assert_eq!((timeline.of(&key).entries.len(), timeline.of(&key).cut_at), (2 * SEGMENT, None));
         for time in 0..10 * SEGMENT as i64 {
             timeline.push(entry(1000 + time, "p"));
-            assert!(timeline.bytes.0 <= limit);
+            assert!(timeline.bytes <= limit);
         }
         let history = timeline.of(&key);
         assert_eq!(history.entries.len(), 2 * SEGMENT);
@@ -242,12 +309,45 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_that_fills_the_log_drops_its_own_entries() {
+        let limit = entry(0, "p").bytes() * SEGMENT * 8;
+        let mut timeline = timeline(limit);
+        let quiet: Vec<Entry> = (0..PARTS)
+            .map(|number| Entry {
+                pod: PodKey { namespace: format!("quiet-{number}").into(), name: "p".into() },
+                ..entry(0, "p")
+            })
+            .filter(|quiet| timeline.part_of(&quiet.pod) != timeline.part_of(&entry(0, "p").pod))
+            .collect();
+        for _ in 0..SEGMENT {
+            timeline.push(quiet[0].clone());
+        }
+        for time in 0..100 * SEGMENT as i64 {
+            timeline.push(entry(time, "p"));
+        }
+        let history = timeline.of(&quiet[0].pod);
+        assert_eq!((history.entries.len(), history.cut_at), (SEGMENT, None));
+        assert!(timeline.of(&entry(0, "p").pod).cut_at.is_some());
+        assert!(quiet.len() > PARTS / 2, "most namespaces are in other parts");
+    }
+
+    #[test]
     fn equal_messages_share_memory_and_long_ones_are_cut() {
-        let mut timeline = Timeline::new(1);
+        let mut timeline = timeline(1);
         let (one, same) = (timeline.share("full"), timeline.share("full"));
         assert!(Arc::ptr_eq(&one, &same));
         assert_eq!(&*timeline.share("other"), "other");
         let long = timeline.share(&"é".repeat(1000));
         assert!(long.len() <= LONGEST_MESSAGE && long.ends_with('é'), "{}", long.len());
+    }
+
+    #[test]
+    fn a_shared_message_counts_once_in_a_segment() {
+        let mut timeline = timeline(1 << 20);
+        let attempt = Attempt { number: 1, after_flush: false };
+        let failed =
+            |message: &str| Entry { what: Happening::Failed(message.into(), attempt), ..entry(0, "p") };
+        timeline.replace((0..2 * SEGMENT).map(|_| failed(&"x".repeat(1000))).collect());
+        assert_eq!(timeline.bytes, 2 * (SEGMENT * entry(0, "p").bytes() + 1000));
     }
 }

@@ -83,6 +83,26 @@ fn a_gated_pod_is_followed_to_its_node() {
     assert!(TestBed::new().scheduler.history(&key("p")).is_none(), "it is off by default");
 }
 
+#[test]
+fn a_pod_that_another_scheduler_binds_is_on_that_node() {
+    let options = Options { timeline_memory: LIMIT, ..options(plugins(Vec::new())) };
+    let mut bed = TestBed::of(options);
+    for name in ["n1", "n2"] {
+        bed.handle(Input::Node(Notification::Added(Arc::new(node(name).build()))));
+    }
+    for (name, end) in [("p", "Ended"), ("q", "Deleted")] {
+        bed.handle(queued(pod(name).resource_version("1")));
+        bed.cycle();
+        let on_n2 = pod(name).resource_version("2").node("n2");
+        bed.handle(Input::AssignedPod(Notification::Added(Arc::new(on_n2.clone().build()))));
+        bed.handle(Input::QueuedPod(Notification::Deleted(Arc::new(pod(name).build()))));
+        let on_n2 = if end == "Deleted" { on_n2.terminating() } else { on_n2 };
+        bed.handle(Input::AssignedPod(Notification::Deleted(Arc::new(on_n2.build()))));
+        let history = history(&bed.scheduler, name);
+        assert_eq!(history, ["Added", "chose n1 in 1", "BoundElsewhere(\"n2\")", end]);
+    }
+}
+
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -121,7 +141,7 @@ fn a_replay_of_a_record_tells_what_woke_a_pod() {
 
     assert_eq!(
         history(recorded.scheduler(), "low"),
-        ["Added", "chose n1 in 1", "bound to n1", "evicted for default/vip", "Deleted"]
+        ["Added", "chose n1 in 1", "bound to n1", "evicted for default/vip", "Ended"]
     );
     let expected = [
         "Added",
