@@ -10,7 +10,7 @@ use clap::Args;
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::Timestamp;
 use supercargo_scheduler::record::{ReplayError, restore};
-use supercargo_scheduler::{Fork, Scheduler};
+use supercargo_scheduler::Fork;
 
 use super::progress::Deadline;
 use super::question::{LONG, State};
