@@ -1,32 +1,27 @@
 //! Events during attempts.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 use supercargo_framework::event::Change;
 use supercargo_framework::{ClusterEvent, Uid};
 
-/// An entry of the log.
-#[derive(Clone)]
-enum Line {
-    /// A pod was popped.
-    Popped,
-    /// A pod was popped, and its recording has ended.
-    Done,
-    /// An event.
-    Event(ClusterEvent, Change),
-}
+/// The events for which an empty log keeps room.
+const ROOM: usize = 1_024;
 
 /// Pods in flight, and the events since the first of them was popped.
 ///
-/// Events after a pod's own mark decide where the pod goes if it turns out unschedulable. So no
+/// Events after a pod was popped decide where the pod goes if it turns out unschedulable. So no
 /// event that arrives during an attempt is lost.
 #[derive(Clone, Default)]
 pub(crate) struct InFlight {
-    lines: VecDeque<Line>,
-    /// The number of entries dropped from the front.
+    events: VecDeque<(ClusterEvent, Change)>,
+    /// The number of events dropped from the front.
     dropped: u64,
+    /// The number of events before each pod was popped.
     marks: FxHashMap<Uid, u64>,
+    /// The number of pods by their marks.
+    marked: BTreeMap<u64, usize>,
 }
 
 impl InFlight {
@@ -35,9 +30,15 @@ impl InFlight {
         if self.marks.contains_key(&uid) {
             return false;
         }
-        self.marks.insert(uid, self.dropped + self.lines.len() as u64);
-        self.lines.push_back(Line::Popped);
+        let mark = self.end();
+        self.marks.insert(uid, mark);
+        *self.marked.entry(mark).or_default() += 1;
         true
+    }
+
+    /// The number of events so far.
+    fn end(&self) -> u64 {
+        self.dropped + self.events.len() as u64
     }
 
     pub(crate) fn contains(&self, uid: &Uid) -> bool {
@@ -51,18 +52,14 @@ impl InFlight {
     /// Adds an event, unless no pod is in flight.
     pub(crate) fn note(&mut self, event: ClusterEvent, change: Change) {
         if !self.marks.is_empty() {
-            self.lines.push_back(Line::Event(event, change));
+            self.events.push_back((event, change));
         }
     }
 
     /// The events since the pod was popped; `None` if it is not in flight.
     pub(crate) fn events_since(&self, uid: &Uid) -> Option<impl Iterator<Item = (&ClusterEvent, &Change)>> {
-        let mark = self.marks.get(uid)? - self.dropped;
-        let after = usize::try_from(mark).ok()? + 1;
-        Some(self.lines.iter().skip(after).filter_map(|line| match line {
-            Line::Event(event, change) => Some((event, change)),
-            Line::Popped | Line::Done => None,
-        }))
+        let before = usize::try_from(self.marks.get(uid)? - self.dropped).ok()?;
+        Some(self.events.iter().skip(before).map(|(event, change)| (event, change)))
     }
 
     /// Ends the recording for a pod. Drops events that no pod needs.
@@ -70,29 +67,34 @@ impl InFlight {
         let Some(mark) = self.marks.remove(uid) else {
             return;
         };
-        if let Some(line) = usize::try_from(mark - self.dropped).ok().and_then(|i| self.lines.get_mut(i)) {
-            *line = Line::Done;
+        if let Some(pods) = self.marked.get_mut(&mark) {
+            *pods -= 1;
+            if *pods == 0 {
+                self.marked.remove(&mark);
+            }
         }
-        while !matches!(self.lines.front(), None | Some(Line::Popped)) {
-            self.lines.pop_front();
+        let needed_from = self.marked.first_key_value().map_or_else(|| self.end(), |(first, _)| *first);
+        while self.dropped < needed_from {
+            self.events.pop_front();
             self.dropped += 1;
+        }
+        if self.events.is_empty() {
+            self.events.shrink_to(ROOM);
         }
     }
 
     /// The number of events of each kind.
     pub(crate) fn count_events(&self) -> FxHashMap<&ClusterEvent, usize> {
         let mut counts = FxHashMap::default();
-        for line in &self.lines {
-            if let Line::Event(event, _) = line {
-                *counts.entry(event).or_default() += 1;
-            }
+        for (event, _) in &self.events {
+            *counts.entry(event).or_default() += 1;
         }
         counts
     }
 
     /// The number of events kept.
     pub(crate) fn event_count(&self) -> usize {
-        self.lines.iter().filter(|line| matches!(line, Line::Event(..))).count()
+        self.events.len()
     }
 }
 
@@ -138,5 +140,20 @@ mod tests {
         assert_eq!((seen(&log, "a").len(), seen(&log, "c").len()), (3, 1));
         log.done(&"a".into());
         assert_eq!((seen(&log, "c").len(), log.event_count()), (1, 1));
+    }
+
+    #[test]
+    fn pods_without_events_leave_nothing_behind_a_long_attempt() {
+        let mut log = InFlight::default();
+        log.begin("long".into());
+        for number in 0..10_000 {
+            let uid: Uid = format!("{number}").as_str().into();
+            log.begin(uid.clone());
+            log.done(&uid);
+        }
+        assert_eq!((log.events.capacity(), log.marked.len()), (0, 1));
+        (0..10_000).for_each(|_| log.note(event(ActionType::ADD), Change::default()));
+        log.done(&"long".into());
+        assert!(log.events.capacity() < 2 * ROOM);
     }
 }

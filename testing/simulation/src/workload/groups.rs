@@ -106,7 +106,7 @@ impl Workload {
             least,
             // Sometimes one too few.
             pods: (least + self.random.u64(..4)).saturating_sub(self.random.u64(..2)),
-            kind: if self.random.u32(..3) == 0 { LARGE } else { ORDINARY },
+            kind: if self.random.u32(..8) == 0 { LARGE } else { ORDINARY },
             priority,
             in_one_zone: self.random.u32(..4) == 0,
             is_whole: self.random.u32(..3) == 0,
