@@ -134,6 +134,8 @@ impl Scheduler {
         let (outcome, post_filter) = match &trial.refusal {
             None => (GroupOutcome::Scheduled, None),
             Some(GroupFailure::Error(_)) => (GroupOutcome::Failed, None),
+            // Room may be free on a placement that was not tried yet.
+            Some(GroupFailure::Unschedulable(_)) if self.tries.go_on() => (GroupOutcome::Rejected, None),
             Some(GroupFailure::Unschedulable(_)) => {
                 (GroupOutcome::Rejected, Some(self.post_filter_group(now, group, &trial, calls)))
             }
@@ -201,7 +203,6 @@ impl Scheduler {
         let mut trial = Trial { results: Results::with_capacity(members.len()), ..Trial::default() };
         for member in members.iter_mut() {
             member.began = self.observer.time_point();
-            self.tries.spend();
             let result = self.try_member(now, member, nodes, calls);
             quorum.remaining -= 1;
             quorum.scheduled += usize::from(result.is_ok());

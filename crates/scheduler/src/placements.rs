@@ -21,43 +21,43 @@ use supercargo_runtime::profile::{Named, Profile, Scorer};
 /// Why no pod of a group is scheduled, if nothing more is known.
 const UNSCHEDULABLE: &str = "pod group is unschedulable";
 
-/// How many pods and groups a trial may try on all placements together. A group of a thousand pods
-/// can have a placement for each of thousands of nodes, and nothing else happens meanwhile.
+/// How many pods and groups one attempt may try on all placements together, and which placements
+/// it tries if that does not suffice for all. A group of a thousand pods can have a placement for
+/// each of thousands of nodes, and nothing else happens meanwhile.
 pub(crate) struct Tries {
     pub(crate) most: usize,
-    left: usize,
+    /// Selects the placements. Each group takes a digit from it, so that all combinations of
+    /// placements of the groups of a tree have their turn.
+    turn: usize,
+    /// How many attempts the group with the most placements needs to try all of them.
+    rounds: usize,
+    attempts: usize,
 }
 
 impl Default for Tries {
     fn default() -> Self {
-        Self { most: 100_000, left: 0 }
+        Self { most: 100_000, turn: 0, rounds: 1, attempts: 0 }
     }
 }
 
 impl Tries {
-    fn begin(&mut self) {
-        self.left = self.most;
+    fn begin(&mut self, attempts: u32) {
+        self.attempts = usize::try_from(attempts).unwrap_or(usize::MAX);
+        (self.turn, self.rounds) = (self.attempts.saturating_sub(1), 1);
     }
 
-    /// A pod or a group is tried.
-    pub(crate) fn spend(&mut self) {
-        self.left = self.left.saturating_sub(1);
+    /// The first placement of a group that tries so many of them in one attempt.
+    fn first(&mut self, placements: usize, at_once: usize) -> usize {
+        let rounds = placements.div_ceil(at_once).max(1);
+        let round = self.turn % rounds;
+        self.turn /= rounds;
+        self.rounds = self.rounds.max(rounds);
+        round * at_once
     }
 
-    /// Whether they suffice for one more placement.
-    fn suffice(&self, size: usize) -> bool {
-        self.left >= size
-    }
-
-    /// Where a group begins that has too many placements for one attempt: each attempt goes on
-    /// where the one before it can have ended.
-    fn first(&self, placements: usize, size: usize, attempts: u32) -> usize {
-        let in_an_attempt = (self.most / size).max(1);
-        if placements <= in_an_attempt {
-            return 0;
-        }
-        let before = usize::try_from(attempts).unwrap_or(usize::MAX).saturating_sub(1);
-        before.wrapping_mul(in_an_attempt) % placements
+    /// Whether the attempts so far cannot have tried all placements.
+    pub(crate) fn go_on(&self) -> bool {
+        self.attempts < self.rounds
     }
 }
 
@@ -71,8 +71,9 @@ impl Scheduler {
     /// Tries a group on all nodes or, if it has placements, on each of them. Returns the trial on
     /// the best one; that on the first one if the group fits on none. Leaves no trace.
     pub(crate) fn try_root(&mut self, now: Now, group: &mut TriedGroup<'_>, calls: &mut dyn Calls) -> Trial {
-        self.tries.begin();
-        let mut trial = self.try_group(now, group.root, group.members, None, calls);
+        let attempts = group.members.iter().map(|member| member.attempts).max();
+        self.tries.begin(attempts.unwrap_or_default());
+        let mut trial = self.try_group(now, group.root, group.members, (None, self.tries.most), calls);
         if trial.refusal.is_none() && !trial.places_any() {
             // Enough pods are on nodes, but no other one fits.
             trial.refusal = Some(GroupFailure::Unschedulable(UNSCHEDULABLE.to_owned()));
@@ -80,19 +81,20 @@ impl Scheduler {
         trial
     }
 
-    /// The same with a group of a tree, within a placement of the group above it.
+    /// The same with a group of a tree, within a placement of the group above it. It may try so
+    /// many pods and groups.
     fn try_group(
         &mut self,
         now: Now,
         node: &GroupNode,
         members: &mut [QueuedPod],
-        within: Option<&Placement>,
+        (within, share): (Option<&Placement>, usize),
         calls: &mut dyn Calls,
     ) -> Trial {
         if self.features.enabled(Feature::TopologyAwareWorkloadScheduling) {
-            self.try_placements(now, node, members, within, calls)
+            self.try_placements(now, node, members, (within, share), calls)
         } else {
-            self.try_placement(now, node, members, None, calls)
+            self.try_placement(now, node, members, (None, share), calls)
         }
     }
 
@@ -101,7 +103,7 @@ impl Scheduler {
         now: Now,
         node: &GroupNode,
         members: &mut [QueuedPod],
-        within: Option<&Placement>,
+        (within, share): (Option<&Placement>, usize),
         calls: &mut dyn Calls,
     ) -> Trial {
         self.cache.refreshed();
@@ -111,21 +113,22 @@ impl Scheduler {
             Ok(placements) => placements,
             Err(refusal) => return Trial::refused(refusal),
         };
-        let (count, size) = (placements.len(), node.size());
-        let first = self.tries.first(count, size, members[0].attempts);
-        let (before, from) = placements.split_at(first);
+        let count = placements.len();
+        let at_once = (share / node.size()).min(count).max(1);
+        let (before, from) = placements.split_at(self.tries.first(count, at_once));
         // As upstream, those of composite groups are not counted.
         let is_counted = node.key.kind == GroupKind::Pods;
         if is_counted {
             self.observer.observe(Observation::Placements { profile, count });
         }
         let (mut first, mut feasible) = (None, Vec::new());
-        for (tried, placement) in from.iter().chain(before).enumerate() {
-            if tried > 0 && !self.tries.suffice(size) {
-                break;
-            }
+        let turn = self.tries.turn;
+        let mut rest = turn;
+        for placement in from.iter().chain(before).take(at_once) {
             let from = self.observer.time_point();
-            let trial = self.try_placement(now, node, members, Some(placement), calls);
+            self.tries.turn = turn;
+            let trial = self.try_placement(now, node, members, (Some(placement), share / at_once), calls);
+            rest = rest.min(self.tries.turn);
             if let Some(GroupFailure::Error(_)) = trial.refusal {
                 return trial;
             }
@@ -140,8 +143,10 @@ impl Scheduler {
                 first.get_or_insert(trial);
             }
         }
+        self.tries.turn = rest;
         if let (true, Some(mut trial)) = (feasible.is_empty(), first) {
-            trial.refusal = trial.refusal.map(|reason| none_available(count, node, &trial.results, reason));
+            let counts = (count, at_once);
+            trial.refusal = trial.refusal.map(|reason| none_available(counts, node, &trial.results, reason));
             return trial;
         }
         match self.best_placement(now, node, members, &scheduled, &feasible) {
@@ -157,12 +162,11 @@ impl Scheduler {
         now: Now,
         node: &GroupNode,
         members: &mut [QueuedPod],
-        placement: Option<&Placement>,
+        (placement, share): (Option<&Placement>, usize),
         calls: &mut dyn Calls,
     ) -> Trial {
-        self.tries.spend();
         if node.key.kind == GroupKind::Groups {
-            return self.try_children(now, node, members, placement, calls);
+            return self.try_children(now, node, members, (placement, share), calls);
         }
         let nodes = placement.map(|placement| &*placement.nodes);
         let narrowed = nodes.filter(|nodes| nodes.len() < self.cache.nodes().len());
@@ -172,17 +176,17 @@ impl Scheduler {
     }
 
     /// Tries the groups of a composite group in order, each beside those that fit. Ends early once
-    /// there cannot be enough of them, or something fails.
+    /// there cannot be enough of them, or something fails. Larger ones may try more.
     fn try_children(
         &mut self,
         now: Now,
         node: &GroupNode,
         members: &mut [QueuedPod],
-        placement: Option<&Placement>,
+        (placement, share): (Option<&Placement>, usize),
         calls: &mut dyn Calls,
     ) -> Trial {
         let mut quorum = Quorum { min_count: node.min_count, scheduled: 0, remaining: node.children.len() };
-        let mut trial = Trial::default();
+        let (mut trial, size) = (Trial::default(), node.size());
         let mut children = node.children.iter();
         while trial.refusal.is_none() {
             if matches!(quorum.progress(), Progress::OutOfReach) {
@@ -190,7 +194,8 @@ impl Scheduler {
                 break;
             }
             let Some(child) = children.next() else { break };
-            let mut tried = self.try_group(now, child, members, placement, calls);
+            let share = share.saturating_mul(child.size()) / size;
+            let mut tried = self.try_group(now, child, members, (placement, share), calls);
             if let Err(error) = self.repeat_trial(now, child, members, &mut tried) {
                 tried.refusal = Some(GroupFailure::Error(format!("failed to assume the subtree: {error}")));
             }
@@ -378,7 +383,7 @@ fn scores_by(
 /// The refusal of a group that fits on none of its placements. As upstream, it does not say why if
 /// no member of a PodGroup was tried.
 fn none_available(
-    placements: usize,
+    (placements, tried): (usize, usize),
     node: &GroupNode,
     results: &Results,
     reason: GroupFailure,
@@ -386,8 +391,9 @@ fn none_available(
     let GroupFailure::Unschedulable(reason) = reason else { return reason };
     let is_untried = node.key.kind == GroupKind::Pods && results.is_empty();
     let reason = if is_untried { UNSCHEDULABLE } else { &reason };
+    let tried = if tried < placements { format!("{tried} were tried, ") } else { String::new() };
     GroupFailure::Unschedulable(format!(
-        "{UNSCHEDULABLE}, 0/{placements} placements are available, first placement status: {reason}"
+        "{UNSCHEDULABLE}, 0/{placements} placements are available, {tried}first placement status: {reason}"
     ))
 }
 

@@ -167,6 +167,29 @@ fn groups_stay_within_the_placement_of_the_group_above() {
 }
 
 #[test]
+fn groups_with_many_placements_each_go_on_in_the_next_attempts() {
+    let mut bed = bed();
+    let cpus = [("a", "4"), ("b", "1"), ("c", "1"), ("d", "2")];
+    for (name, cpus) in cpus {
+        bed.node(with_cpus(name, cpus).label("rack", name));
+    }
+    bed.scheduler.tries.most = 5;
+    bed.composite("r", gang(2));
+    // `g` fits on the first rack only, and `h` only on the last one beside it.
+    bed.group_named("g", of("r", within("rack", gang(1))));
+    bed.group_named("h", of("r", within("rack", gang(1))));
+    bed.pod(member("p", "g", "4"));
+    bed.pod(member("q", "h", "2"));
+    let mut attempts = 0;
+    while bed.node_of("p").is_none() {
+        assert!(attempts < 16 && bed.cycle());
+        attempts += 1;
+        bed.pass_seconds(60);
+    }
+    assert_eq!(bed.nodes_of(&["p", "q"]), "a d");
+}
+
+#[test]
 fn a_tree_that_loses_a_group_waits_for_it() {
     let mut bed = bed();
     bed.node(with_cpus("n", "4"));

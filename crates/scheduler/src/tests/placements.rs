@@ -157,6 +157,31 @@ fn a_group_with_many_placements_goes_on_in_its_next_attempt() {
 }
 
 #[test]
+fn a_group_preempts_only_after_all_placements_were_tried() {
+    for (free, expected) in [("b1", "b1 -"), ("none", "- -")] {
+        let mut bed = TestBed::of(options(|_| true));
+        racks(&mut bed, &["a1", "b1"]);
+        bed.scheduler.tries.most = 2;
+        for node in ["a1", "b1"].into_iter().filter(|node| *node != free) {
+            bed.assigned(pod(&format!("on-{node}")).request("cpu", "3").node(node));
+        }
+        bed.group(within_rack(GroupSpec { priority: 10, ..gang(1) }));
+        bed.pod(member("p", "3").priority(10));
+        bed.cycle();
+        let lines = bed.effect_lines().join("\n");
+        let tried = "0/2 placements are available, 1 were tried, first placement status: ";
+        assert!(lines.contains(tried) && !lines.contains("evict"), "{lines}");
+        bed.pass_seconds(60);
+        bed.cycle();
+        let lines = bed.effect_lines().join("\n");
+        assert_eq!(
+            (bed.nodes_of(&["p", "x"]), lines.contains("evict")),
+            (expected.to_owned(), free == "none")
+        );
+    }
+}
+
+#[test]
 fn without_a_labelled_node_there_is_no_placement() {
     let mut bed = bed();
     bed.node(with_cpus("n", "4"));
