@@ -124,8 +124,7 @@ impl Groups {
 
     /// All members, whether their group is queued, unknown or being tried.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
-        let pending = self.popped.iter().map(|popped| &popped.pending);
-        self.queued.values().chain(self.incomplete.values()).chain(pending).flatten()
+        self.queued.values().chain(self.waiting_aside()).flatten()
     }
 
     /// Whether all members were rejected by the plugin that holds the group, and by no other.
@@ -135,6 +134,11 @@ impl Groups {
     }
 
     /// Members that wait for their PodGroup or for the end of their group's attempt.
+    fn waiting_aside(&self) -> impl Iterator<Item = &Vec<QueuedPod>> {
+        self.incomplete.values().chain(self.popped.as_ref().map(|popped| &popped.pending))
+    }
+
+    /// The same, to change them.
     fn aside_mut(&mut self) -> impl Iterator<Item = &mut Vec<QueuedPod>> {
         self.incomplete.values_mut().chain(self.popped.as_mut().map(|popped| &mut popped.pending))
     }
@@ -143,7 +147,7 @@ impl Groups {
     pub(crate) fn get(&self, member: &Uid) -> Option<&QueuedPod> {
         match self.entry_of.get(member) {
             Some(entry) => self.members(entry).iter().find(|it| it.uid() == member),
-            None => self.iter().find(|it| it.uid() == member),
+            None => self.waiting_aside().flatten().find(|it| it.uid() == member),
         }
     }
 
@@ -282,7 +286,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Adds members of a tree, the oldest first. PreEnqueue runs once for all of them.
+    /// Adds members of a tree. A new entry is as old as the oldest of them. PreEnqueue runs once for all of them.
     fn add_members(&mut self, cx: &mut QueueCx<'_>, root: &GroupKey, members: Vec<QueuedPod>) {
         let Some(first) = members.first() else { return };
         let entry = self.groups.uid_of(root);
@@ -295,7 +299,8 @@ impl SchedulingQueue {
         }
         let priority = cx.objects.forest().spec(root).map_or(0, |spec| spec.priority);
         let stand_in = stand_in(entry.clone(), root, priority, &first.pod);
-        let mut queued = QueuedPod::new(stand_in, first.profile, first.timestamp);
+        let oldest = members.iter().map(|member| member.timestamp).min().unwrap_or(first.timestamp);
+        let mut queued = QueuedPod::new(stand_in, first.profile, oldest);
         queued.group = Some(root.kind);
         self.groups.insert_all(&entry, members);
         self.move_to_active(cx, queued, EntryReason::new(&UNSCHEDULED_POD_ADD), false);

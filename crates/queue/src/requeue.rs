@@ -1,5 +1,6 @@
 //! Moves of pods between the queues.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -136,6 +137,17 @@ impl SchedulingQueue {
         {
             entry.stays = !from_backoff;
             self.move_to_active(cx, entry, EntryReason::new(&ACTIVATED), from_backoff);
+        }
+    }
+
+    /// The same with several pods; with those of a group, once.
+    pub fn activate_all(&mut self, cx: &mut QueueCx<'_>, pods: &[Arc<PodInfo>]) {
+        let mut activated = BTreeSet::new();
+        for pod in pods {
+            let entry = self.groups.entry_of(&pod.uid).unwrap_or(&pod.uid);
+            if activated.insert(entry.clone()) {
+                self.activate(cx, pod);
+            }
         }
     }
 

@@ -189,23 +189,20 @@ impl Scheduler {
         }
     }
 
-    /// The pod that stands for a preemptor, and its place in the queue. Of a group, one that is
-    /// queued with it: others can be on nodes, in flight, or aside.
-    fn queued_of(&self, preemptor: &Preemptor) -> Option<(Arc<PodInfo>, Place)> {
-        let place = |pod: &Arc<PodInfo>| Some((Arc::clone(self.known(pod)?), self.queue.place(&pod.uid)?));
-        let is_queued = |place: Place| !matches!(place, Place::InFlight | Place::Aside);
-        preemptor.pods().filter_map(place).min_by_key(|(_, place)| !is_queued(*place))
-    }
-
+    /// The place of a preemptor in the queue. Of a group, that of a pod that is queued with it:
+    /// others can be on nodes, in flight, or aside.
     fn place_of(&self, preemptor: &Preemptor) -> Option<Place> {
-        self.queued_of(preemptor).map(|(_, place)| place)
+        let place = |pod: &Arc<PodInfo>| self.known(pod).and_then(|pod| self.queue.place(&pod.uid));
+        let is_queued = |place: &Place| !matches!(place, Place::InFlight | Place::Aside);
+        let mut places = preemptor.pods().filter_map(place);
+        let first = places.next()?;
+        if is_queued(&first) { Some(first) } else { Some(places.find(is_queued).unwrap_or(first)) }
     }
 
-    /// Requeues a preemptor: a queued pod of a group brings the others along.
+    /// Requeues a preemptor. The pods of a tree can meanwhile be in several ones.
     fn requeue_preemptor(&mut self, now: Now, preemptor: &Preemptor) {
-        if let Some((pod, _)) = self.queued_of(preemptor) {
-            self.with_queue(now, |queue, cx| queue.activate(cx, &pod));
-        }
+        let pods: Vec<_> = preemptor.pods().filter_map(|pod| self.known(pod).cloned()).collect();
+        self.with_queue(now, |queue, cx| queue.activate_all(cx, &pods));
     }
 
     /// Requeues preemptors that were still held when their last victim left, and those whose last

@@ -493,29 +493,36 @@ fn a_reserve_that_fails_inside_a_tree_is_undone_exactly() {
 }
 
 #[test]
-fn a_failed_preemption_requeues_pods_whose_siblings_left_the_tree() {
-    let mut bed = preempting(&["1", "1"]);
-    bed.composite("r", GroupSpec { priority: 10, ..basic() });
-    for name in ["g", "h"] {
-        bed.group_named(name, of("r", gang(1)));
+fn a_failed_preemption_requeues_all_trees_that_its_pods_are_in() {
+    for comes_back in [false, true] {
+        let mut bed = preempting(&["1", "1"]);
+        bed.composite("r", GroupSpec { priority: 10, ..basic() });
+        for name in ["g", "h"] {
+            bed.group_named(name, of("r", gang(1)));
+        }
+        for i in 0..2 {
+            bed.assigned(pod(&format!("low{i}")).request("cpu", "1").node(&format!("n{i}")));
+        }
+        for (name, group) in [("a", "g"), ("b", "h")] {
+            bed.pod(member(name, group, "1").priority(10));
+        }
+        bed.cycle();
+        let effects = bed.effects();
+        let evict = effects.iter().find_map(|effect| match effect {
+            Effect::Evict { preemption, victims } => Some((*preemption, victims.len())),
+            _ => None,
+        });
+        let (preemption, victims) = evict.unwrap();
+        let group = object(&resources::POD_GROUP, "default/g", Body::PodGroup(of("r", gang(1)).into()));
+        bed.handle(Input::Object(Notification::Deleted(Arc::new(group))));
+        assert_eq!(bed.places(&["a", "b"]), [Some(Place::Aside), Some(Place::Gated)]);
+        if comes_back {
+            bed.group_named("g", GroupSpec { priority: 10, ..gang(1) });
+            assert_eq!(bed.places(&["a", "b"]), [Some(Place::Gated); 2], "in two trees");
+        }
+        let outcomes = vec![crate::Eviction::Failed("no".into()); victims];
+        bed.handle(Input::Evicted { preemption, outcomes });
+        let place = if comes_back { Place::Active } else { Place::Aside };
+        assert_eq!(bed.places(&["a", "b"]), [Some(place), Some(Place::Active)]);
     }
-    for i in 0..2 {
-        bed.assigned(pod(&format!("low{i}")).request("cpu", "1").node(&format!("n{i}")));
-    }
-    for (name, group) in [("a", "g"), ("b", "h")] {
-        bed.pod(member(name, group, "1").priority(10));
-    }
-    bed.cycle();
-    let effects = bed.effects();
-    let evict = effects.iter().find_map(|effect| match effect {
-        Effect::Evict { preemption, victims } => Some((*preemption, victims.len())),
-        _ => None,
-    });
-    let (preemption, victims) = evict.unwrap();
-    let group = object(&resources::POD_GROUP, "default/g", Body::PodGroup(of("r", gang(1)).into()));
-    bed.handle(Input::Object(Notification::Deleted(Arc::new(group))));
-    assert_eq!(bed.places(&["a", "b"]), [Some(Place::Aside), Some(Place::Gated)]);
-    let outcomes = vec![crate::Eviction::Failed("no".into()); victims];
-    bed.handle(Input::Evicted { preemption, outcomes });
-    assert_eq!(bed.places(&["a", "b"]), [Some(Place::Aside), Some(Place::Active)]);
 }
