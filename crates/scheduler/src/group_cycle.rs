@@ -28,7 +28,7 @@ use supercargo_runtime::profile::Named;
 /// The plugin that asks for a minimum of pods.
 const GANG_SCHEDULING: &str = "GangScheduling";
 
-/// The event that requeues a pod of another tree.
+/// The event that requeues a pod without a group. Those of other trees join them.
 const NOT_IN_TREE: Text = Text::Static("NotInTree");
 
 /// A group in its cycle.

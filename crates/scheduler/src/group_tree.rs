@@ -41,22 +41,25 @@ pub(crate) struct GroupNode {
 }
 
 impl GroupNode {
-    /// The tree below a root, the members in the order of its PodGroups, and those of PodGroups
-    /// that are not in the tree.
+    /// The tree below a root, the members in the order of its PodGroups, and those that are
+    /// not in the tree.
     pub(crate) fn new(
         forest: &GroupForest,
         root: &GroupKey,
         members: Vec<QueuedPod>,
     ) -> (Self, Vec<QueuedPod>, Vec<QueuedPod>) {
         let mut by_group: BTreeMap<Arc<str>, Vec<QueuedPod>> = BTreeMap::new();
+        let mut strays = Vec::new();
         for member in members {
-            if let Some(key) = member.pod.group_key() {
-                by_group.entry(key).or_default().push(member);
+            match member.pod.group_key() {
+                Some(key) => by_group.entry(key).or_default().push(member),
+                None => strays.push(member),
             }
         }
         let mut ordered = Vec::new();
         let node = Self::below(forest, root, GroupForest::MAX_DEPTH, &mut by_group, &mut ordered);
-        (node, ordered, by_group.into_values().flatten().collect())
+        strays.extend(by_group.into_values().flatten());
+        (node, ordered, strays)
     }
 
     fn below(
@@ -213,5 +216,25 @@ impl<'a> Verdicts<'a> {
         for child in &node.children {
             self.add(child, children.next(), Some(verdict));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use supercargo_framework::Timestamp;
+    use supercargo_framework::testing::{PodBuilder, pod};
+    use supercargo_runtime::profile::ProfileIndex;
+
+    use super::*;
+
+    #[test]
+    fn pods_outside_of_the_tree_are_strays() {
+        let queued =
+            |pod: PodBuilder| QueuedPod::new(Arc::new(pod.build()), ProfileIndex(0), Timestamp::default());
+        let members = [pod("a").group("g"), pod("b"), pod("c").group("h")].map(queued).into();
+        let root = GroupKey::of_pods("default/g".into());
+        let (_, members, strays) = GroupNode::new(&GroupForest::default(), &root, members);
+        let names = |pods: &[QueuedPod]| pods.iter().map(|it| it.pod.name.to_string()).collect::<Vec<_>>();
+        assert_eq!((names(&members), names(&strays)), (vec!["a".to_owned()], vec!["b".into(), "c".into()]));
     }
 }
