@@ -54,6 +54,7 @@ impl Scheduler {
     pub(crate) fn unclaim(&mut self, pod: Arc<PodInfo>) {
         self.pending.remove(&pod.key());
         self.unconfirmed_patches.forget(&pod.uid);
+        self.settle_member(&pod);
         self.unclaimed_pods.insert(pod.key(), pod);
     }
 

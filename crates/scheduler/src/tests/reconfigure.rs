@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use supercargo_framework::binding::{BindOutcome, Certainty};
+use supercargo_framework::objects::Members;
 use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Plugin, Status};
 
@@ -122,6 +123,19 @@ fn a_pod_that_fails_without_its_profile_is_unclaimed() {
     assert_eq!((bed.place("a"), bed.effect_lines()), (None, Vec::new()));
     bed.reconfigure(usual()).unwrap();
     assert_eq!(bed.place("a"), Some(Place::Active));
+}
+
+#[test]
+fn a_pod_that_is_unclaimed_leaves_its_group() {
+    let mut bed = TestBed::of(usual());
+    bed.node(node("n1"));
+    bed.pod(pod("a").group("g"));
+    bed.cycle();
+    let members = |bed: &TestBed| bed.scheduler.objects().members().get("default/g").map(Members::all);
+    assert_eq!(members(&bed), Some(1));
+    bed.reconfigure(serving("another")).unwrap();
+    bed.bound("a", failed(Certainty::Refused, "no"));
+    assert_eq!(members(&bed).unwrap_or_default(), 0);
 }
 
 #[test]
