@@ -1,6 +1,6 @@
 //! Pod groups and their members.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -16,6 +16,9 @@ const MOST_MEMBERS: usize = 100;
 /// The pods that wait, by the key of their PodGroup.
 type WaitingPods = BTreeMap<Arc<str>, Vec<Arc<PodInfo>>>;
 
+/// The name of a pod, and its node.
+type Member = (Arc<str>, Option<Arc<str>>);
+
 /// All groups, those that wait first.
 pub fn groups(fork: &Fork) -> Value {
     let objects = fork.objects();
@@ -26,60 +29,89 @@ pub fn groups(fork: &Fork) -> Value {
         }
     }
     let kinds = [resources::POD_GROUP, resources::COMPOSITE_POD_GROUP];
-    let mut groups: Vec<(bool, &Arc<str>, Value)> = kinds
-        .iter()
-        .flat_map(|kind| objects.list(kind))
-        .filter_map(|object| {
-            let group = group(fork, object, &waiting_pods)?;
-            let waits = group["waits"] == true;
-            Some((!waits, &object.key, group))
-        })
-        .collect();
-    groups.sort_by(|(one, key, _), (other, other_key, _)| (one, key).cmp(&(other, other_key)));
-    let (all, waiting) = (groups.len(), groups.iter().filter(|(has_started, ..)| !has_started).count());
-    let shown: Vec<Value> = groups.into_iter().take(MOST_GROUPS).map(|(.., group)| group).collect();
+    let objects = kinds.iter().flat_map(|kind| objects.list(kind));
+    let mut groups: Vec<Group<'_>> = objects.filter_map(|object| Group::of(fork, object)).collect();
+    groups.sort_by_key(|group| (!group.waits(), &group.object.key));
+    let (all, waiting) = (groups.len(), groups.iter().filter(|group| group.waits()).count());
+    groups.truncate(MOST_GROUPS);
+    let shown: Vec<Value> = groups.iter().map(|group| group.json(fork, &waiting_pods)).collect();
     json!({ "kind": "Groups", "all": all, "waiting": waiting, "groups": shown })
 }
 
-/// A group as JSON; `None` if the object is none.
-fn group(fork: &Fork, object: &Object, waiting: &WaitingPods) -> Option<Value> {
-    let key = GroupKey::of(object)?;
-    let (spec, condition) = match &object.body {
-        Body::PodGroup(group) => (&group.spec, group.initially_scheduled.as_ref()),
-        Body::CompositePodGroup(group) => (&group.spec, None),
-        _ => return None,
-    };
-    let forest = fork.objects().forest();
-    let is_composite = matches!(object.body, Body::CompositePodGroup(_));
-    let leaves = if is_composite { forest.leaves(&key) } else { [Arc::clone(&object.key)].into() };
-    let members = || leaves.iter().filter_map(|leaf| fork.objects().members().get(leaf));
-    let all: usize = members().map(Members::all).sum();
-    let scheduled: usize = members().map(Members::scheduled).sum();
-    let unplaced = leaves.iter().filter_map(|leaf| waiting.get(leaf)).flatten();
-    let named = unplaced.map(|pod| json!({ "name": pod.name, "node": null }));
-    let named: Vec<Value> =
-        named.chain(members().flat_map(|group| placed(fork, group))).take(MOST_MEMBERS).collect();
-    let children: Vec<&str> = if is_composite {
-        forest.children(&key).into_iter().map(GroupKey::name).collect()
-    } else {
-        Vec::new()
-    };
-    Some(json!({
-        "namespace": object.namespace(),
-        "name": object.name(),
-        "composite": is_composite,
-        "children": children,
-        "parent": spec.parent,
-        "gang": matches!(spec.policy, GroupPolicy::Gang(_)),
-        "minCount": spec.min_count(),
-        "topologyKey": spec.topology_key,
-        "priority": spec.priority,
-        "pods": all,
-        "scheduled": scheduled,
-        "members": named,
-        "waits": scheduled < all || is_short(spec, is_composite, scheduled),
-        "reason": condition.map(reason),
-    }))
+/// A group, and how many of its pods are on nodes.
+struct Group<'a> {
+    object: &'a Object,
+    key: GroupKey,
+    spec: &'a GroupSpec,
+    condition: Option<&'a PodCondition>,
+    /// The PodGroups that its pods are in.
+    leaves: BTreeSet<Arc<str>>,
+    pods: usize,
+    scheduled: usize,
+}
+
+impl<'a> Group<'a> {
+    /// `None` if the object is no group.
+    fn of(fork: &Fork, object: &'a Object) -> Option<Self> {
+        let key = GroupKey::of(object)?;
+        let (spec, condition, leaves) = match &object.body {
+            Body::PodGroup(group) => {
+                (&group.spec, group.initially_scheduled.as_ref(), [Arc::clone(&object.key)].into())
+            }
+            Body::CompositePodGroup(group) => (&group.spec, None, fork.objects().forest().leaves(&key)),
+            _ => return None,
+        };
+        let mut group = Self { object, key, spec, condition, leaves, pods: 0, scheduled: 0 };
+        (group.pods, group.scheduled) = group
+            .members(fork)
+            .fold((0, 0), |(pods, scheduled), it| (pods + it.all(), scheduled + it.scheduled()));
+        Some(group)
+    }
+
+    fn members<'b>(&'b self, fork: &'b Fork) -> impl Iterator<Item = &'b Members> {
+        self.leaves.iter().filter_map(|leaf| fork.objects().members().get(leaf))
+    }
+
+    fn is_composite(&self) -> bool {
+        matches!(self.object.body, Body::CompositePodGroup(_))
+    }
+
+    fn waits(&self) -> bool {
+        self.scheduled < self.pods || is_short(self.spec, self.is_composite(), self.scheduled)
+    }
+
+    fn json(&self, fork: &Fork, waiting: &WaitingPods) -> Value {
+        let Self { object, spec, .. } = self;
+        let unplaced = self.leaves.iter().filter_map(|leaf| waiting.get(leaf)).flatten();
+        let unplaced = unplaced.map(|pod| (Arc::clone(&pod.name), None));
+        let placed = self.members(fork).flat_map(|members| placed(fork, members));
+        let children: Vec<&str> = if self.is_composite() {
+            fork.objects().forest().children(&self.key).into_iter().map(GroupKey::name).collect()
+        } else {
+            Vec::new()
+        };
+        json!({
+            "namespace": object.namespace(),
+            "name": object.name(),
+            "composite": self.is_composite(),
+            "children": children,
+            "parent": spec.parent,
+            "gang": matches!(spec.policy, GroupPolicy::Gang(_)),
+            "minCount": spec.min_count(),
+            "topologyKey": spec.topology_key,
+            "priority": spec.priority,
+            "pods": self.pods,
+            "scheduled": self.scheduled,
+            "members": named(unplaced.chain(placed)),
+            "waits": self.waits(),
+            "reason": self.condition.map(reason),
+        })
+    }
+}
+
+/// The first members by name, and their nodes.
+fn named(members: impl Iterator<Item = Member>) -> Vec<Value> {
+    members.take(MOST_MEMBERS).map(|(name, node)| json!({ "name": name, "node": node })).collect()
 }
 
 /// Whether a gang of pods has fewer on nodes than it needs.
@@ -89,15 +121,29 @@ fn is_short(spec: &GroupSpec, is_composite: bool, scheduled: usize) -> bool {
 }
 
 /// The members that have a node, by name.
-fn placed(fork: &Fork, members: &Members) -> Vec<Value> {
+fn placed(fork: &Fork, members: &Members) -> Vec<Member> {
     let cache = fork.cache();
     let placed = members.scheduled_pods().filter_map(|uid| Some((cache.pod(uid)?, cache.node_of(uid)?)));
-    let mut placed: Vec<_> = placed.map(|(pod, node)| (&pod.name, node)).collect();
+    let mut placed: Vec<Member> =
+        placed.map(|(pod, node)| (Arc::clone(&pod.name), Some(Arc::clone(node)))).collect();
     placed.sort();
-    placed.into_iter().map(|(name, node)| json!({ "name": name, "node": node })).collect()
+    placed
 }
 
 /// Why the group has not started; the last word about that.
 fn reason(PodCondition { status, reason, message, .. }: &PodCondition) -> Value {
     json!({ "status": status, "reason": reason, "message": message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_members_that_wait_are_named_however_many_are_placed() {
+        let placed = (0..MOST_MEMBERS + 1).map(|i| (format!("p-{i}").into(), Some("n".into())));
+        let members = named(std::iter::once(("z".into(), None)).chain(placed));
+        assert_eq!(members.len(), MOST_MEMBERS);
+        assert_eq!(members[0], json!({ "name": "z", "node": null }));
+    }
 }

@@ -24,6 +24,8 @@ import { count, el, name, nodeLink, podLink, section, table } from "./dom.js";
 
 /** The most pods that are drawn as a cell each. */
 const MOST_CELLS = 64;
+/** The most pods of a group in an answer. */
+const MOST_MEMBERS = 100;
 /** The most pods that are named, those without a node first. */
 const MOST_NAMES = 8;
 
@@ -60,7 +62,7 @@ function quorum({ composite, gang, minCount, children }) {
 /** @param {Group} group */
 function row(group) {
     const { namespace, pods, scheduled, members, reason, topologyKey, parent } = group;
-    const named = [...members.filter(({ node }) => node === null), ...members.filter(({ node }) => node !== null)].slice(0, MOST_NAMES);
+    const named = members.slice(0, MOST_NAMES);
     const rest = pods - named.length;
     return el("li", {},
         el("div", { class: "amount" }, scheduled.toLocaleString("en"), el("small", {}, ` of ${pods.toLocaleString("en")}`)),
@@ -89,6 +91,8 @@ function cells({ pods, scheduled, minCount, gang, composite }) {
 function twin(all) {
     const rows = all.flatMap((group) => (group.members.length > 0 ? group.members : [null]).map((member) => ({ group, member })));
     const columns = [{ name: "Group" }, { name: "Pod" }, { name: "Node" }];
-    return el("details", { class: "twin" }, el("summary", {}, "All groups as a table"), section("Members", table("Pods that have a node first", columns, rows, ({ group, member }) => [
+    const isCut = all.some(({ pods, members }) => members.length < pods);
+    const caption = `Pods without a node first${isCut ? `; at most ${MOST_MEMBERS} of a group` : ""}`;
+    return el("details", { class: "twin" }, el("summary", {}, "All groups as a table"), section("Members", table(caption, columns, rows, ({ group, member }) => [
         name(`${group.namespace}/${group.name}`), member ? podLink(group.namespace, member.name) : "", member?.node ? nodeLink(member.node) : ""])));
 }
