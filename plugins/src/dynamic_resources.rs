@@ -70,7 +70,7 @@ struct DynamicResources {
 
 /// Builds the plugin.
 pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
-    let of_allocator = allocator_features(features);
+    let of_allocator = supercargo_devices::Features::of(features);
     let with_rules = of_allocator.device_taints && features.enabled(Feature::DRADeviceTaintRules);
     Ok(Arc::new(DynamicResources {
         args: args::parse(args, features)?,
@@ -80,21 +80,6 @@ pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plu
         with_topology: features.enabled(Feature::TopologyAwareWorkloadScheduling),
         devices: Mutex::new(Devices::new(of_allocator, with_rules)),
     }))
-}
-
-/// What the allocator may use.
-pub(crate) fn allocator_features(features: &Features) -> supercargo_devices::Features {
-    let enabled = |feature| features.enabled(feature);
-    supercargo_devices::Features {
-        admin_access: enabled(Feature::DRAAdminAccess),
-        binding_conditions: enabled(Feature::DRADeviceBindingConditions)
-            && enabled(Feature::DRAResourceClaimDeviceStatus),
-        consumable_capacity: enabled(Feature::DRAConsumableCapacity),
-        device_taints: enabled(Feature::DRADeviceTaints),
-        fractional_capacity_range: false,
-        partitionable_devices: enabled(Feature::DRAPartitionableDevices),
-        prioritized_list: enabled(Feature::DRAPrioritizedList),
-    }
 }
 
 /// The state that PreFilter writes.

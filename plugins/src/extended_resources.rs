@@ -9,7 +9,7 @@ use supercargo_framework::objects::{DeviceClass, Object, ObjectBody as _};
 use supercargo_framework::resource::names;
 use supercargo_framework::{Context, CycleState, Feature, Features, NodeRecord, PodInfo};
 
-use crate::dynamic_resources::{Devices, allocator_features};
+use crate::dynamic_resources::Devices;
 use crate::resource_usage::ScoredResource;
 
 /// Whether a DeviceClass names this resource.
@@ -43,7 +43,7 @@ struct Classes(Arc<[(Arc<str>, Arc<Object>)]>);
 impl ScoredDevices {
     /// `None` if no extended resource is of devices.
     pub(crate) fn if_enabled(features: &Features) -> Option<Self> {
-        let devices = || Devices::new(allocator_features(features), false);
+        let devices = || Devices::new(supercargo_devices::Features::of(features), false);
         let is_enabled = features.enabled(Feature::DRAExtendedResource);
         is_enabled.then(|| Self(Mutex::new(Counted { devices: devices(), counters: Vec::new() })))
     }

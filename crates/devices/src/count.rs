@@ -14,7 +14,7 @@ use crate::selectors::{Matches, Selectors};
 ///
 /// It belongs to the [`Matches`] that compiled its selectors.
 #[derive(Debug)]
-pub struct ClassCounter(pub(crate) Arc<Selectors>);
+pub struct ClassCounter(Arc<Selectors>);
 
 impl ClassCounter {
     /// Compiles the selectors of a class. Kinds of selectors that this version does not know select

@@ -1,5 +1,7 @@
 //! The feature gates of the allocator.
 
+use supercargo_framework::{Feature as Gate, Features as Gates};
+
 /// What is enabled. Each can be switched off on its own, as upstream's gates can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a feature gate")]
@@ -32,6 +34,21 @@ impl Features {
         partitionable_devices: true,
         prioritized_list: true,
     };
+
+    /// What these feature gates enable.
+    pub fn of(gates: &Gates) -> Self {
+        let enabled = |gate| gates.enabled(gate);
+        Self {
+            admin_access: enabled(Gate::DRAAdminAccess),
+            binding_conditions: enabled(Gate::DRADeviceBindingConditions)
+                && enabled(Gate::DRAResourceClaimDeviceStatus),
+            consumable_capacity: enabled(Gate::DRAConsumableCapacity),
+            device_taints: enabled(Gate::DRADeviceTaints),
+            fractional_capacity_range: false,
+            partitionable_devices: enabled(Gate::DRAPartitionableDevices),
+            prioritized_list: enabled(Gate::DRAPrioritizedList),
+        }
+    }
 
     /// Whether upstream uses its allocator `stable`, which knows fewer features, and not
     /// `incubating`.

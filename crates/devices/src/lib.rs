@@ -100,7 +100,7 @@ use supercargo_framework::NodeRecord;
 
 pub use allocated::AllocatedState;
 pub use budget::Budget;
-pub use census::{CensusKey, Tally, census};
+pub use census::{Census, CensusKey, Tally, census};
 pub use count::ClassCounter;
 pub use demand::Demand;
 pub use error::AllocateError;

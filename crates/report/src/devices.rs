@@ -4,27 +4,35 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use supercargo_devices::{CensusKey, Tally, census};
-use supercargo_framework::objects::{ObjectBody as _, ResourceClaim, resources};
+use supercargo_framework::objects::{ObjectBody as _, Objects, ResourceClaim, resources};
 use supercargo_scheduler::Fork;
 
 /// All devices, and how many claims have some.
 pub fn devices(fork: &Fork) -> Value {
-    let claims = fork.objects().list(&resources::RESOURCE_CLAIM);
-    let claims = claims.filter_map(|claim| ResourceClaim::of(&claim.body));
-    let (allocated, waiting): (Vec<_>, Vec<_>) = claims.partition(|claim| claim.allocation.is_some());
+    let (allocated, waiting) = claims(fork.objects());
+    let census = census(fork.objects(), fork.features(), None);
     json!({
         "kind": "Devices",
-        "allocatedClaims": allocated.len(),
-        "waitingClaims": waiting.len(),
-        "devices": rows(&census(fork.objects())),
+        "allocatedClaims": allocated,
+        "waitingClaims": waiting,
+        "devices": rows(&census.tallies),
+        "cut": census.is_cut,
     })
 }
 
 /// The devices of one node.
 pub fn devices_of(fork: &Fork, node: &str) -> Vec<Value> {
-    let mut census = census(fork.objects());
-    census.retain(|(_, place), _| place.as_deref() == Some(node));
-    rows(&census)
+    rows(&census(fork.objects(), fork.features(), Some(node)).tallies)
+}
+
+/// How many claims have devices, also those of pods in binding, and how many have none.
+fn claims(objects: &Objects) -> (usize, usize) {
+    let has_devices = objects.list(&resources::RESOURCE_CLAIM).filter_map(|claim| {
+        let is_allocated = ResourceClaim::of(&claim.body)?.allocation.is_some();
+        Some(is_allocated || objects.pending(&claim.uid).is_some())
+    });
+    let (allocated, waiting): (Vec<bool>, Vec<bool>) = has_devices.partition(|has_devices| *has_devices);
+    (allocated.len(), waiting.len())
 }
 
 fn rows(census: &BTreeMap<CensusKey, Tally>) -> Vec<Value> {
@@ -38,4 +46,27 @@ fn rows(census: &BTreeMap<CensusKey, Tally>) -> Vec<Value> {
         })
     };
     census.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use supercargo_framework::objects::{Body, ClaimAllocation};
+    use supercargo_framework::testing::{object, objects};
+
+    use super::*;
+
+    #[test]
+    fn a_claim_in_binding_does_not_wait() {
+        let claim = |name: &str, allocation| {
+            let claim = ResourceClaim { allocation, ..ResourceClaim::default() };
+            object(&resources::RESOURCE_CLAIM, name, Body::ResourceClaim(claim))
+        };
+        let allocation = || Some(ClaimAllocation::default());
+        let mut objects = objects([claim("ns/a", None), claim("ns/b", None), claim("ns/c", allocation())]);
+        assert_eq!(claims(&objects), (1, 2));
+        assert!(objects.add_pending(Arc::new(claim("ns/b", allocation()))));
+        assert_eq!(claims(&objects), (2, 1));
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use supercargo_framework::objects::Objects;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
-use supercargo_framework::{Now, PodInfo};
+use supercargo_framework::{Features, Now, PodInfo};
 
 use crate::fits::Fits;
 use crate::scheduler::{BuildError, Options, Scheduler};
@@ -116,6 +116,11 @@ impl Fork {
     /// The objects of kinds other than pods and nodes.
     pub fn objects(&self) -> &Objects {
         &self.scheduler.objects
+    }
+
+    /// The enabled features.
+    pub fn features(&self) -> &Features {
+        &self.scheduler.features
     }
 
     /// Every queued pod and its place, in any order.
