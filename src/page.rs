@@ -13,6 +13,7 @@ mod node;
 mod overview;
 mod proxy;
 mod replay;
+mod seeks;
 pub(crate) mod ui;
 
 use std::collections::BTreeMap;

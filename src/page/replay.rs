@@ -18,7 +18,6 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
-use supercargo_client::api::full_text;
 use supercargo_client::host::Clock;
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::{Now, Timestamp};
@@ -30,6 +29,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
+use super::seeks::Seeks;
 use super::{PATH, data, endpoint, files};
 use crate::insight::endpoint::Insight;
 use crate::insight::{Files, open_record};
@@ -49,8 +49,7 @@ pub(super) struct Replay {
     time: Arc<ShownTime>,
     generations: watch::Sender<Generation>,
     insight: Arc<Insight>,
-    /// One state is restored at a time.
-    turn: tokio::sync::Mutex<()>,
+    seeks: Arc<Seeks>,
 }
 
 /// The state that is shown.
@@ -66,7 +65,7 @@ impl Clock for ShownTime {
     }
 }
 
-/// From when to when a record is, and how many cycles it has in each part.
+/// When a record begins and ends, and how many cycles it has in each part.
 #[derive(Debug, PartialEq, Eq)]
 struct Extent {
     begin: Timestamp,
@@ -102,8 +101,8 @@ impl Replay {
         let mailbox = own(Arc::clone(&shown));
         let clock = Arc::clone(&time) as Arc<dyn Clock>;
         let insight = Arc::new(Insight::new(mailbox, clock, followed, catalog.clone(), synced));
-        let turn = tokio::sync::Mutex::default();
-        Ok(Arc::new(Self { files, config, catalog, extent, shown, time, generations, insight, turn }))
+        let seeks = Seeks::new(extent.end);
+        Ok(Arc::new(Self { files, config, catalog, extent, shown, time, generations, insight, seeks }))
     }
 
     /// The page, with a place for the scrub bar.
@@ -133,21 +132,27 @@ impl Replay {
             let Ok(to) = to.parse::<jiff::Timestamp>() else {
                 return QueryResponse::bad_request("to must be like 2026-11-28T14:02:11Z".to_owned());
             };
-            if let Err(error) = self.go(Timestamp(to.as_microsecond())).await {
-                return QueryResponse::error(StatusCode::UNPROCESSABLE_ENTITY, full_text(&*error));
+            let to = self.extent.end_of_milli(Timestamp(to.as_microsecond()));
+            let replay = Arc::clone(&self);
+            if let Err(problem) = self.seeks.go(to, move |to| replay.restore(to)).await {
+                return QueryResponse::error(StatusCode::UNPROCESSABLE_ENTITY, problem);
             }
         }
         let Extent { begin, end, cycles } = &self.extent;
         let now = self.time.now().wall;
         let answer = json!({
-            "kind": "Replay", "begin": moment(*begin), "end": moment(*end), "now": moment(now), "cycles": cycles,
+            "kind": "Replay",
+            "begin": moment(*begin),
+            "end": moment(*end),
+            "now": moment(now),
+            "capture": begin == end,
+            "cycles": cycles,
         });
         QueryResponse::answer(answer.to_string(), true)
     }
 
-    async fn go(self: &Arc<Self>, to: Timestamp) -> Result<()> {
-        let _turn = self.turn.lock().await;
-        let (replay, to) = (Arc::clone(self), to.clamp(self.extent.begin, self.extent.end));
+    async fn restore(self: Arc<Self>, to: Timestamp) -> Result<()> {
+        let replay = Arc::clone(&self);
         let restored = spawn_blocking(move || replay.files.at(to, &replay.catalog, replay.config.as_deref()));
         let (fork, config) = restored.await.context("a plugin panicked")??;
         self.show(fork, config);
@@ -185,6 +190,12 @@ impl Extent {
         let (begin, end) = (times.iter().min().copied(), times.iter().max().copied());
         let (begin, end) = begin.zip(end).context("the record is empty")?;
         Ok(Self { begin, end, cycles: bars(begin, end, &cycles) })
+    }
+
+    /// The last time in the record of this millisecond: the page knows whole milliseconds only.
+    fn end_of_milli(&self, time: Timestamp) -> Timestamp {
+        let end = time.0.div_euclid(1000).saturating_mul(1000).saturating_add(999);
+        Timestamp(end).clamp(self.begin, self.end)
     }
 }
 
@@ -228,6 +239,8 @@ fn bars(begin: Timestamp, end: Timestamp, times: &[Timestamp]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use supercargo_client::api::full_text;
+
     use super::*;
 
     fn file(text: &str) -> tempfile::NamedTempFile {
@@ -250,6 +263,15 @@ mod tests {
         assert_eq!((begin, end), (Timestamp(1000), Timestamp(121_000)));
         assert_eq!((cycles.len(), cycles[1], cycles[BARS - 1]), (BARS, 1, 1));
         assert_eq!(cycles.iter().sum::<usize>(), 2);
+    }
+
+    #[test]
+    fn a_time_means_the_end_of_its_millisecond() {
+        let extent = Extent { begin: Timestamp(1_500), end: Timestamp(9_300), cycles: Vec::new() };
+        for (time, expected) in [(0, 1_500), (1_000, 1_999), (2_000, 2_999), (9_000, 9_300), (20_000, 9_300)]
+        {
+            assert_eq!(extent.end_of_milli(Timestamp(time)), Timestamp(expected), "{time}");
+        }
     }
 
     #[test]

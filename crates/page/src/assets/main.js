@@ -163,7 +163,7 @@ async function main() {
         if (link && link.hash === location.hash && !event.ctrlKey && !event.metaKey && !event.shiftKey) show(true);
     });
     watchAge();
-    if (isReplay) byId("main").before(await scrubBar());
+    if (isReplay) byId("main").before(await scrubBar(live));
     live.run();
     await show(false);
 }
