@@ -182,6 +182,8 @@ fn a_keyboard_and_a_click_are_enough() {
     browser.wait_for(".controls [role=status]", "Paused");
     browser.click(".segments a:nth-child(3)");
     browser.wait_for("tbody .wide", "nodes are available");
+    browser.wait_for(".segments [aria-current]", "Failed");
+    assert_eq!(browser.text("#pause"), "Continue");
     browser.click("tbody a");
     browser.wait_for(".lanes", "Rejected");
     browser.wait_for("article > section", "attempt 1 failed");

@@ -9,12 +9,17 @@ import { arrange, capital, commandOf, el, keepRows, printable, problem, set, tim
  * @property {string} path
  * @property {[string, string][]} parameters
  * @property {string[] | null} words The command that asks the same; `null` if there is none.
- * @property {(data: any) => Shown} show
+ * @property {(data: any, asOf: string) => Shown} show
  * @property {string} [gone] The sentence if there is no such thing; else it is the server's.
  */
-/** Where the first line of an answer goes, and what is around it. @typedef {{ headline?: HTMLElement, root?: HTMLElement, pace?: Pace }} Frame */
+/**
+ * Where the first line of an answer goes, and what is around it. `made` gets a function that shows
+ * the last answer again.
+ *
+ * @typedef {{ headline?: HTMLElement, root?: HTMLElement, pace?: Pace, made?: (redraw: () => void) => void }} Frame
+ */
 /** The shortest time between two questions, and whether to wait. @typedef {{ period?: number, isPaused?: () => boolean }} Pace */
-/** @typedef {{ elements: HTMLElement[], load: () => Promise<void> }} Answer */
+/** @typedef {{ elements: HTMLElement[], load: () => Promise<void>, redraw: () => void }} Answer */
 
 /** The shortest time between two questions, in milliseconds. */
 const PERIOD = 4_000;
@@ -29,10 +34,11 @@ const GONE = [404, 422];
  * @param {HTMLElement[]} [controls] What is between the sentence and the rest.
  * @param {Frame} [frame]
  */
-export async function follow(context, question, controls = [], { headline, root = context.root, pace } = {}) {
+export async function follow(context, question, controls = [], { headline, root = context.root, pace, made = () => {} } = {}) {
     const sentence = headline ?? el("h1", { "aria-live": "polite" });
     set(sentence, "Asking the scheduler …");
-    const { elements, load } = answer(question, sentence, context.signal);
+    const { elements, load, redraw } = answer(question, sentence, context.signal);
+    made(redraw);
     root.append(sentence, ...controls, ...elements);
     await again(context, load, pace);
 }
@@ -47,7 +53,7 @@ export async function follow(context, question, controls = [], { headline, root 
  */
 export function simulate(question, sentence, signal) {
     const again = el("button", { type: "button", click: () => load() }, "Run again");
-    const { elements, load: once } = answer(question, sentence, signal, [again]);
+    const { elements, load: once, redraw } = answer(question, sentence, signal, [again]);
     let isBusy = false;
     const load = async () => {
         if (isBusy) return;
@@ -56,7 +62,7 @@ export function simulate(question, sentence, signal) {
         await once();
         isBusy = false;
     };
-    return { elements, load };
+    return { elements, load, redraw };
 }
 
 /**
@@ -75,9 +81,11 @@ function answer({ path, parameters, words, show, gone }, sentence, signal, actio
     const trouble = el("div", { hidden: true });
     /** @type {unknown} */
     let data = null;
+    let asOf = "";
+    const make = () => (data === null ? {} : show(data, asOf).parts);
     const parts = new Parts(
         (isLate) => set(note, isLate ? "Part of this answer is older. It updates when you leave it." : ""),
-        () => (data === null ? {} : show(data).parts),
+        make,
     );
     const { footer, fill } = jsonDetails(words);
     let said = "";
@@ -102,8 +110,8 @@ function answer({ path, parameters, words, show, gone }, sentence, signal, actio
         try {
             const found = await ask(path, parameters, signal);
             if (signal.aborted) return;
-            const shown = show(found.data);
-            data = found.data;
+            const shown = show(found.data, found.asOf);
+            ({ data, asOf } = found);
             said = printable(shown.headline);
             set(sentence, said);
             set(when, found.asOf ? `As of ${time(found.asOf)}` : "");
@@ -116,7 +124,7 @@ function answer({ path, parameters, words, show, gone }, sentence, signal, actio
             if (!signal.aborted) fail(error);
         }
     };
-    return { elements: [line, trouble, parts.root, footer], load };
+    return { elements: [line, trouble, parts.root, footer], load, redraw: () => parts.show(make()) };
 }
 
 /** The command that asks the same, and the answer as JSON. @param {string[] | null} words */

@@ -1,6 +1,6 @@
 // How many more pods fit, what fails badly, and which nodes can be removed.
 
-import { simulate } from "./asked.js";
+import { again, simulate } from "./asked.js";
 import { count, el, fragment, go, name, nodeLink, podLinkOf, printable, section, set, table } from "./dom.js";
 
 /** @typedef {import("./asked.js").Question} Question */
@@ -8,7 +8,8 @@ import { count, el, fragment, go, name, nodeLink, podLinkOf, printable, section,
 const TITLE = "How much more fits, and what may fail";
 
 /** @param {import("./main.js").Context} context @returns {import("./main.js").Turn} */
-export function capacity({ place, root, signal }) {
+export function capacity(context) {
+    const { place, live, root, signal } = context;
     const headline = el("h1", { "aria-live": "polite" }, TITLE);
     // The only answer is the page's.
     const title = () => {
@@ -41,6 +42,8 @@ export function capacity({ place, root, signal }) {
         title();
     };
     turn(place);
+    // A person moves through a record.
+    if (live.isReplay) again(context, async () => { await Promise.all(all.filter(({ value }) => value() !== "").map((one) => one.again())); });
     return turn;
 }
 
@@ -58,7 +61,7 @@ function asker(key, title, controls, question, signal, said) {
     const sentence = el("p", { class: "key", role: "status" });
     const place = el("div", { class: "answer" });
     let asked = "";
-    let again = () => {};
+    let again = async () => {};
     let stop = new AbortController();
     signal.addEventListener("abort", () => stop.abort());
     /** @param {string} value */

@@ -1,7 +1,7 @@
 // What the scheduler decided last.
 
 import { follow } from "./asked.js";
-import { count, duration, el, fragment, nodeLink, podLink, section, segments, table, time } from "./dom.js";
+import { count, duration, el, fragment, nodeLink, patch, podLink, section, segments, table, time } from "./dom.js";
 
 /** @typedef {{ time: string, namespace: string, name: string, node: string | null, message: string | null, attempt: number, waitedMillis: number | null }} Decision */
 
@@ -17,9 +17,10 @@ const KINDS = [
 const GRID = [[1, "1 ms"], [100, "100 ms"], [10_000, "10 s"], [1_000_000, "17 min"]];
 const MOST_WAIT = 10_000_000;
 
-/** @param {import("./main.js").Context} context */
+/** @param {import("./main.js").Context} context @returns {import("./main.js").Turn} */
 export function decisions(context) {
-    const [only, , isWanted] = KINDS.find(([kind]) => kind === context.place.parameters.get("only")) ?? KINDS[0];
+    const kindOf = (/** @type {import("./main.js").Place} */ { parameters }) => KINDS.find(([kind]) => kind === parameters.get("only")) ?? KINDS[0];
+    let [only, , isWanted] = kindOf(context.place);
     let isPaused = false;
     const note = el("span", { role: "status", class: "quiet" });
     const pause = el("button", { type: "button", id: "pause" }, "Pause");
@@ -28,8 +29,12 @@ export function decisions(context) {
         pause.textContent = isPaused ? "Continue" : "Pause";
         note.textContent = isPaused ? "Paused: newer decisions are not shown." : "";
     });
-    const kinds = segments("Show", KINDS.map(([kind, title]) => [title, fragment(["decisions"], { only: kind }), kind === only]));
-    return follow(context, {
+    const choice = () => segments("Show", KINDS.map(([kind, title]) => [title, fragment(["decisions"], { only: kind }), kind === only]));
+    const kinds = choice();
+    let redraw = () => {};
+    // It is new each second: nobody could listen to that.
+    const headline = el("h1", {});
+    follow(context, {
         path: "decisions",
         parameters: [],
         words: null,
@@ -39,13 +44,18 @@ export function decisions(context) {
             return {
                 headline: sentence(data.decisions),
                 parts: {
-                    none: shown.length > 0 ? null : el("p", { class: "quiet" }, data.decisions.length > 0 ? "None of them is of this kind." : "Nothing was decided yet, or supercargo runs with --timeline-memory=0."),
+                    none: shown.length > 0 ? null : el("p", { class: "quiet" }, data.decisions.length > 0 ? "None of them is of this kind." : "Nothing has been decided yet, or supercargo runs with --timeline-memory=0."),
                     waits: shown.length > 0 ? section("How long pods had waited", dots(shown)) : null,
                     decisions: shown.length > 0 ? section("Newest first", list(shown)) : null,
                 },
             };
         },
-    }, [el("div", { class: "controls" }, kinds, pause, note)], { pace: { period: PERIOD, isPaused: () => isPaused } });
+    }, [el("div", { class: "controls" }, kinds, pause, note)], { headline, pace: { period: PERIOD, isPaused: () => isPaused }, made: (it) => { redraw = it; } });
+    return (to) => {
+        [only, , isWanted] = kindOf(to);
+        patch(kinds, choice());
+        redraw();
+    };
 }
 
 /** @param {Decision[]} all */
@@ -83,7 +93,7 @@ function dots(shown) {
     const right = (/** @type {Decision} */ it) => `${(last > first ? (100 * (millis(it) - first)) / (last - first) : 50).toFixed(1)}%`;
     const longest = known.reduce((most, { waitedMillis }) => Math.max(most, waitedMillis ?? 0), 0);
     return el("figure", { class: "dots" },
-        el("div", { class: "plot", role: "img", "aria-label": `Waits of ${count(known.length, "pod")}, at most ${duration(longest)}. The table has each.` },
+        el("div", { class: "plot", role: "img", "aria-label": `Waits before ${count(known.length, "decision")}, at most ${duration(longest)}. The table has each.` },
             ...GRID.map(([wait, label]) => el("span", { class: "rule", "--y": height(wait) }, label)),
             ...known.map((it) => el("span", { class: it.node === null ? "dot failed" : "dot", "--x": right(it), "--y": height(it.waitedMillis ?? 0) }))),
         el("figcaption", {}, el("p", {}, el("span", {}, time(shown[shown.length - 1].time)), el("span", {}, time(shown[0].time))), el("span", {}, "● a node was chosen  ○ failed")));

@@ -1,8 +1,8 @@
 // Where pods go if something changes. Nothing is changed in the cluster.
 
 import { ask } from "./api.js";
-import { simulate } from "./asked.js";
-import { bar, count, el, fragment, go, name, nodeLink, patch, podLink, printable, section, table } from "./dom.js";
+import { again, simulate } from "./asked.js";
+import { bar, count, el, fragment, go, name, nodeLink, patch, podLink, printable, section, table, time } from "./dom.js";
 
 /** @typedef {{ title: string, of: "node" | "pod", counted?: boolean }} Verb */
 
@@ -29,7 +29,8 @@ function changesOf(parameters) {
 }
 
 /** @param {import("./main.js").Context} context */
-export async function whatIf({ place, live, root, signal }) {
+export async function whatIf(context) {
+    const { place, live, root, signal } = context;
     const changes = changesOf(place.parameters);
     const beside = place.parameters.getAll("beside").map((text) => changesOf(new URLSearchParams(text))).filter((run) => run.length > 0).slice(0, MOST_BESIDE);
     const headline = el("h1", { "aria-live": "polite" }, "Choose what changes");
@@ -37,22 +38,29 @@ export async function whatIf({ place, live, root, signal }) {
     const compared = new Comparison(changes, beside, signal);
     if (changes.length === 0) {
         root.append(el("p", { class: "quiet" }, "The scheduler simulates it on a copy of its state. Nothing is changed in the cluster."), compared.root);
-        await compared.ask();
+        await run(context, () => compared.ask());
         return;
     }
     const { elements, load } = simulate({
         path: "what-if",
         parameters: changes,
         words: ["what-if", ...changes.map(([verb, value]) => `--${verb}=${value}`)],
-        show: (data) => {
-            compared.add(changes, data);
+        show: (data, asOf) => {
+            compared.add(changes, data, asOf);
             return { headline: data.headline, parts: parts(data, zonesOf(live.model)) };
         },
     }, headline, signal);
     const keep = beside.length < MOST_BESIDE ? el("p", { class: "actions" }, el("a", { href: link([], [changes, ...beside]) }, "Keep this run, and try another beside it")) : null;
     root.append(...(keep ? [keep] : []), compared.root, ...elements);
-    await load();
-    await compared.ask();
+    await run(context, async () => {
+        await load();
+        await compared.ask();
+    });
+}
+
+/** Runs now, and again when a person moves through a record. @param {import("./main.js").Context} context @param {() => Promise<void>} load */
+async function run(context, load) {
+    await (context.live.isReplay ? again(context, load) : load());
 }
 
 /** @param {Changes} changes @param {Changes[]} beside */
@@ -69,26 +77,29 @@ class Comparison {
         this.changes = changes;
         this.beside = beside;
         this.signal = signal;
-        /** Answers, or why there is none, by the text of a run. @type {Map<string, any>} */
+        /** Answers and the times of their states, or why there is none, by run. @type {Map<string, { data: any, asOf: string }>} */
         this.answers = new Map();
         this.root = el("div", { class: "table" });
         this.draw();
     }
 
-    /** @param {Changes} run @param {any} data */
-    add(run, data) {
-        this.answers.set(String(run), data);
+    /** @param {Changes} run @param {any} data @param {string} asOf */
+    add(run, data, asOf) {
+        this.answers.set(JSON.stringify(run), { data, asOf });
         this.draw();
     }
 
     /** Asks for the runs beside, one after the other: the server answers few at a time. */
     async ask() {
-        for (const run of this.beside.filter((run) => !this.answers.has(String(run)))) {
+        const runs = new Map(this.beside.map((run) => [JSON.stringify(run), run]));
+        runs.delete(JSON.stringify(this.changes));
+        for (const run of runs.values()) {
             try {
-                this.add(run, (await ask("what-if", run, this.signal)).data);
+                const { data, asOf } = await ask("what-if", run, this.signal);
+                this.add(run, data, asOf);
             } catch (error) {
                 if (this.signal.aborted) return;
-                this.add(run, { problem: error instanceof Error ? error.message : String(error) });
+                this.add(run, { problem: error instanceof Error ? error.message : String(error) }, "");
             }
         }
     }
@@ -96,16 +107,18 @@ class Comparison {
     draw() {
         if (this.beside.length === 0) return;
         const runs = [...(this.changes.length > 0 ? [this.changes] : []), ...this.beside];
+        const of = (/** @type {Changes} */ run) => this.answers.get(JSON.stringify(run));
+        const times = new Set(runs.map((run) => of(run)?.asOf).filter(Boolean).map((asOf) => time(asOf ?? "")));
         const number = (/** @type {Changes} */ run, /** @type {boolean} */ worse) =>
-            this.answers.get(String(run))?.pods?.filter((/** @type {any} */ it) => it.worse === worse).length;
+            of(run)?.data.pods?.filter((/** @type {any} */ it) => it.worse === worse).length;
         const most = (/** @type {boolean} */ worse) => Math.max(1, ...runs.map((run) => number(run, worse) ?? 0));
         const meter = (/** @type {Changes} */ run, /** @type {boolean} */ worse) => {
             const pods = number(run, worse);
             return pods === undefined ? "" : el("span", { class: "meter" }, bar(pods, most(worse)), el("span", {}, pods.toLocaleString("en")));
         };
         const answer = (/** @type {Changes} */ run) => {
-            const data = this.answers.get(String(run));
-            return data ? data.problem ?? data.headline : "Simulating …";
+            const { data, asOf } = of(run) ?? { data: { problem: "Simulating …" }, asOf: "" };
+            return `${data.problem ?? data.headline}${asOf && times.size > 1 ? ` (as of ${time(asOf)})` : ""}`;
         };
         const columns = [{ name: "Changes" }, { name: "Left unscheduled", number: true }, { name: "Moved", number: true }, { name: "Answer", wide: true }, { name: "Run" }];
         const fresh = table("Runs beside each other", columns, runs, (run) => {
