@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use supercargo_config::Catalog;
 use supercargo_config::flags::FeatureOptions;
@@ -15,18 +15,23 @@ use tokio::task::spawn_blocking;
 use super::proxy::Proxy;
 use super::replay::Replay;
 use super::{PATH, files};
-use crate::cli::output;
+use crate::cli::{UsageError, output};
 use crate::insight::Target;
 use crate::run::stop_signal;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The page is served on loopback until Ctrl-C. Its link works once; the command then prints the next one. The command \
-adds the token to requests, so the browser does not have it. Nothing is changed in the cluster.")]
+The page is served on loopback until Ctrl-C. Its link works once; the command then prints the next one. Without --from, \
+the command adds the token for the server to requests, so the browser does not have it. Nothing is changed in the \
+cluster.")]
 pub(crate) struct Ui {
     /// Show this capture, or this record of `run --record`, with a bar that moves through its time;
     /// repeated, from the segments of one record
-    #[arg(long = "from", value_name = "FILE", conflicts_with = "server")]
+    #[arg(
+        long = "from",
+        value_name = "FILE",
+        conflicts_with_all = ["server", "kubeconfig", "context", "cluster", "user"]
+    )]
     files: Vec<PathBuf>,
     /// Configuration of the record, instead of its own
     #[arg(long, value_name = "FILE", requires = "files")]
@@ -55,6 +60,7 @@ impl Ui {
 
     async fn site(self, catalog: &Catalog) -> Result<Site> {
         if self.files.is_empty() {
+            ensure!(self.features == FeatureOptions::default(), UsageError::FeaturesWithoutFile);
             return Ok(Site { open: files(), data: Proxy::open(self.target).await?.pages() });
         }
         let catalog = self.features.applied_to(catalog)?;

@@ -10,6 +10,7 @@ use crate::e2e::ask;
 use crate::support::{Supercargo, node, pods, segment};
 
 /// WebDriver's code points.
+const LEFT: char = '\u{e012}';
 const END: char = '\u{e010}';
 const HOME: char = '\u{e011}';
 
@@ -61,6 +62,13 @@ fn a_record_is_shown_at_each_of_its_times() {
     browser.keys(&END.to_string());
     browser.wait_for("h1", "1 node holds 10 pods; 2 pods wait");
     assert_eq!(browser.run("return document.activeElement.type"), "range");
+    // An arrow key goes a part of the record, not a millisecond.
+    let part =
+        "const it = document.querySelector('.scrub input'); return (it.max - it.value) / (it.max - it.min)";
+    browser.keys(&LEFT.to_string());
+    let part = browser.run(part).as_f64().unwrap();
+    assert!((0.004..0.02).contains(&part), "{part}");
+    browser.keys(&END.to_string());
 
     // Other views follow the bar, too.
     browser.open(&format!("{}#/pod/default/p-0", page.page()));
@@ -78,6 +86,16 @@ fn a_record_is_shown_at_each_of_its_times() {
     // A pod that does not exist yet is an answer, and the browser notes its status.
     let console = browser.console();
     assert!(console.iter().all(|line| line.contains("422")), "{console:?}");
+
+    // A capture has one time.
+    let captured = crate::support::output(&["capture", "--from", &record]);
+    let capture = folder.path().join("capture");
+    std::fs::write(&capture, captured.stdout).unwrap();
+    let page = Door::open(&["ui", "--from", &capture.display().to_string()]);
+    browser.open(&page.link);
+    browser.wait_for("h1", "1 node holds 10 pods; 2 pods wait");
+    browser.wait_for(".scrub", "A capture of ");
+    assert!(browser.run("return document.querySelector('.scrub input')").is_null());
 }
 
 #[test]
@@ -85,4 +103,20 @@ fn a_file_that_is_no_record_is_refused() {
     let ended = crate::support::output(&["ui", "--from", file!()]);
     let error = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert_eq!(ended.status.code(), Some(1), "{error}");
+    let expected = concat!(file!(), ": it is neither a record nor a capture");
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn options_of_another_state_are_refused() {
+    for (args, problem) in [
+        (["--from=x", "--context=y"], "cannot be used with"),
+        (["--from=x", "--kubeconfig=y"], "cannot be used with"),
+        (["--server=https://x", "--feature-gates=AllAlpha=true"], "require --from"),
+        (["--server=https://x", "--emulated-version=1.36"], "require --from"),
+    ] {
+        let ended = crate::support::output(&[&["ui"], &args[..]].concat());
+        let error = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success() && error.contains(problem), "{args:?}: {error}");
+    }
 }
