@@ -23,7 +23,7 @@ pub fn decisions(fork: &Fork) -> Value {
     json!({ "kind": "Decisions", "decisions": decisions.iter().map(Decision::json).collect::<Vec<_>>() })
 }
 
-/// Looks back until the beginning of each wait is known.
+/// Looks back until the start of each wait is known.
 fn newest<'a>(entries: impl DoubleEndedIterator<Item = &'a Entry>) -> Vec<Decision<'a>> {
     let mut decisions = Vec::new();
     let mut waits: BTreeMap<&PodKey, Vec<usize>> = BTreeMap::new();
