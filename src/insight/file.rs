@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::Timestamp;
-use supercargo_scheduler::record::{ReplayError, restore};
 use supercargo_scheduler::Fork;
+use supercargo_scheduler::record::{ReplayError, restore};
 
 use super::progress::Deadline;
 use super::question::{LONG, State};
