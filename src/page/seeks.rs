@@ -62,14 +62,16 @@ mod tests {
         let (seeks, gone) = (Seeks::new(Timestamp(0)), Arc::new(Mutex::new(Vec::new())));
         let gate = Arc::new(Semaphore::new(0));
         let seek = |to: i64| {
-            let (gone, gate) = (Arc::clone(&gone), Arc::clone(&gate));
-            let restore = async move |to: Timestamp| {
+            let (gone, gate, seeks) = (Arc::clone(&gone), Arc::clone(&gate), Arc::clone(&seeks));
+            let restore = move |to: Timestamp| async move {
                 gone.lock().push(to.0);
                 gate.acquire().await?.forget();
-                if to.0 == 9 { bail!("no such time") } else { Ok(()) }
+                if to.0 == 9 {
+                    bail!("no such time");
+                }
+                Ok(())
             };
-            let seeks = Arc::clone(&seeks);
-            async move { seeks.go(Timestamp(to), move |to| Box::pin(restore(to))).await }
+            async move { seeks.go(Timestamp(to), restore).await }
         };
         let first = tokio::spawn(seek(1));
         while gone.lock().is_empty() {
