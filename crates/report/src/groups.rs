@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_members_that_wait_are_named_however_many_are_placed() {
-        let placed = (0..MOST_MEMBERS + 1).map(|i| (format!("p-{i}").into(), Some("n".into())));
+        let placed = (0..=MOST_MEMBERS).map(|i| (format!("p-{i}").into(), Some("n".into())));
         let members = named(std::iter::once(("z".into(), None)).chain(placed));
         assert_eq!(members.len(), MOST_MEMBERS);
         assert_eq!(members[0], json!({ "name": "z", "node": null }));
