@@ -80,9 +80,6 @@ pub(crate) enum UsageError {
     /// `man` of a subcommand that does not exist.
     #[error("no subcommand {0:?}")]
     NoSubcommand(String),
-    /// `ui` with feature gates, which the running supercargo has itself.
-    #[error("--feature-gates and --emulated-version require --from")]
-    FeaturesWithoutFile,
 }
 
 #[derive(Debug, Subcommand)]

@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 use super::proxy::Proxy;
 use super::replay::Replay;
 use super::{PATH, files};
-use crate::cli::{UsageError, output};
+use crate::cli::output;
 use crate::insight::Target;
 use crate::run::stop_signal;
 
@@ -60,7 +60,8 @@ impl Ui {
 
     async fn site(self, catalog: &Catalog) -> Result<Site> {
         if self.files.is_empty() {
-            ensure!(self.features == FeatureOptions::default(), UsageError::FeaturesWithoutFile);
+            let needs_file = "--feature-gates and --emulated-version require --from";
+            ensure!(self.features == FeatureOptions::default(), needs_file);
             return Ok(Site { open: files(), data: Proxy::open(self.target).await?.pages() });
         }
         let catalog = self.features.applied_to(catalog)?;

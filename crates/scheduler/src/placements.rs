@@ -46,7 +46,7 @@ impl Tries {
         (self.turn, self.rounds) = (self.attempts.saturating_sub(1), 1);
     }
 
-    /// The first placement of a group that tries so many of them in one attempt.
+    /// The first placement of a group that tries `at_once` of them in one attempt.
     fn first(&mut self, placements: usize, at_once: usize) -> usize {
         let rounds = placements.div_ceil(at_once).max(1);
         let round = self.turn % rounds;
@@ -81,8 +81,8 @@ impl Scheduler {
         trial
     }
 
-    /// The same with a group of a tree, within a placement of the group above it. It may try so
-    /// many pods and groups.
+    /// The same with a group of a tree, within a placement of the group above it. It has
+    /// a limit of pods and groups of its own.
     fn try_group(
         &mut self,
         now: Now,
