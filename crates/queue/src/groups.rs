@@ -286,8 +286,8 @@ impl SchedulingQueue {
         }
     }
 
-    /// Adds members of a tree. A new entry is as old as the oldest of them. PreEnqueue runs once for
-    /// all of them.
+    /// Adds members of a tree. A new entry is as old as the oldest of them. PreEnqueue runs once
+    /// for all of them.
     fn add_members(&mut self, cx: &mut QueueCx<'_>, root: &GroupKey, members: Vec<QueuedPod>) {
         let Some(first) = members.first() else { return };
         let entry = self.groups.uid_of(root);

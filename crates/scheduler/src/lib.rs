@@ -74,6 +74,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod tries;
 mod uncertain_binding;
 mod unconfirmed_patches;
 mod views;

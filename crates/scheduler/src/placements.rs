@@ -21,46 +21,6 @@ use supercargo_runtime::profile::{Named, Profile, Scorer};
 /// Why no pod of a group is scheduled, if nothing more is known.
 const UNSCHEDULABLE: &str = "pod group is unschedulable";
 
-/// How many pods and groups one attempt may try on all placements together, and which placements
-/// it tries if that does not suffice for all. A group of a thousand pods can have a placement for
-/// each of thousands of nodes, and nothing else happens meanwhile.
-pub(crate) struct Tries {
-    pub(crate) most: usize,
-    /// Selects the placements. Each group takes a digit from it, so that all combinations of
-    /// placements of the groups of a tree have their turn.
-    turn: usize,
-    /// How many attempts the group with the most placements needs to try all of them.
-    rounds: usize,
-    attempts: usize,
-}
-
-impl Default for Tries {
-    fn default() -> Self {
-        Self { most: 100_000, turn: 0, rounds: 1, attempts: 0 }
-    }
-}
-
-impl Tries {
-    fn begin(&mut self, attempts: u32) {
-        self.attempts = usize::try_from(attempts).unwrap_or(usize::MAX);
-        (self.turn, self.rounds) = (self.attempts.saturating_sub(1), 1);
-    }
-
-    /// The first placement of a group that tries `at_once` of them in one attempt.
-    fn first(&mut self, placements: usize, at_once: usize) -> usize {
-        let rounds = placements.div_ceil(at_once).max(1);
-        let round = self.turn % rounds;
-        self.turn /= rounds;
-        self.rounds = self.rounds.max(rounds);
-        round * at_once
-    }
-
-    /// Whether the attempts so far cannot have tried all placements.
-    pub(crate) fn go_on(&self) -> bool {
-        self.attempts < self.rounds
-    }
-}
-
 /// A placement on which the group fits.
 struct Feasible {
     placement: Placement,

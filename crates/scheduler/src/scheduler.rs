@@ -18,9 +18,9 @@ use thiserror::Error;
 
 use crate::bindings::Bindings;
 use crate::effect::Effect;
-use crate::placements::Tries;
 use crate::preemptions::{Order, Preemptions};
 use crate::timeline::Timeline;
+use crate::tries::Tries;
 use crate::unconfirmed_patches::UnconfirmedPatches;
 use supercargo_evaluation::cache::Cache;
 use supercargo_evaluation::extender::ExtenderSpec;
