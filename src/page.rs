@@ -151,6 +151,6 @@ async fn answer(
 
 /// An answer with the time of the state that it is about.
 fn dated(mut answer: Value, as_of: Timestamp) -> Value {
-    answer["asOf"] = as_of.to_rfc3339().into();
+    answer["asOf"] = report::moment(as_of).into();
     answer
 }
