@@ -9,8 +9,6 @@
 //! The page changes nothing: each of its answers is about a copy.
 
 mod live;
-mod node;
-mod overview;
 mod proxy;
 mod replay;
 mod seeks;
@@ -48,7 +46,7 @@ const READS: [(&str, Read); 6] = [
     ("decisions", |fork, _| Some(report::decisions(fork))),
     ("devices", |fork, _| Some(report::devices(fork))),
     ("groups", |fork, _| Some(report::groups(fork))),
-    ("node", node::node),
+    ("node", |fork, query| report::node(fork, query.get("name")?)),
     ("pod", |fork, query| Some(report::place(fork, query.get("namespace")?, query.get("name")?))),
     ("search", |fork, query| Some(report::search(fork, query.get("text")?))),
 ];
@@ -153,4 +151,34 @@ async fn answer(
 fn dated(mut answer: Value, as_of: Timestamp) -> Value {
     answer["asOf"] = report::moment(as_of).into();
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::insight::endpoint::testing::{add_pod, owner};
+
+    #[tokio::test]
+    async fn nodes_and_pods_are_found_by_name() {
+        let (insight, _owner) = owner();
+        add_pod(&insight, "web");
+        let read = |fork: &Fork, _| {
+            let found = ["WEB", "default/", "x"].map(|text| report::search(fork, text));
+            let pods = ["p", "web"].map(|name| report::place(fork, "default", name));
+            (report::node(fork, "n"), report::node(fork, "m"), found, pods)
+        };
+        let (known, unknown, [one, all, none], [waits, placed]) = insight.read(read).await.unwrap();
+        assert_eq!((&waits["place"], &waits["attempts"]), (&json!("active"), &json!(0)));
+        assert_eq!(placed["place"], Value::Null);
+        let known = known.unwrap();
+        assert_eq!((&known["pods"][0]["name"], &known["pods"][0]["cpu"]), (&json!("web"), &json!("1")));
+        assert_eq!(known["resources"][0]["share"], 50);
+        assert!(unknown.is_none());
+        assert_eq!(one["pods"], json!([{ "namespace": "default", "name": "web", "pending": false }]));
+        // Pending pods come first.
+        assert_eq!((&all["pods"][0]["name"], &all["pods"][1]["name"]), (&json!("p"), &json!("web")));
+        assert_eq!((&none["pods"], &none["nodes"]), (&json!([]), &json!([])));
+    }
 }

@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use supercargo_client::api::full_text;
 use supercargo_framework::Timestamp;
 use supercargo_page::{MOST_TILES, Overview};
+use supercargo_report::overview;
 use supercargo_scheduler::Fork;
 use supercargo_serving::QueryResponse;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::dated;
-use super::overview::overview;
 use crate::insight::endpoint::{Insight, not_synced};
 
 /// The most streams.

@@ -54,7 +54,13 @@ const PURE: &[(&str, &[&str])] = &[
     ),
     (
         "supercargo-report",
-        &["serde_json", "supercargo-devices", "supercargo-framework", "supercargo-scheduler"],
+        &[
+            "serde_json",
+            "supercargo-devices",
+            "supercargo-framework",
+            "supercargo-page",
+            "supercargo-scheduler",
+        ],
     ),
     ("supercargo-runtime", &["supercargo-framework", "thiserror"]),
     (
@@ -165,7 +171,10 @@ const OURS: &[(&str, &[&str])] = &[
     ("supercargo-page", &[]),
     ("supercargo-plugins", &["cel", "devices", "framework", "volume-plugins"]),
     ("supercargo-queue", &["framework", "runtime"]),
-    ("supercargo-report", &["cel", "devices", "evaluation", "framework", "queue", "runtime", "scheduler"]),
+    (
+        "supercargo-report",
+        &["cel", "devices", "evaluation", "framework", "page", "queue", "runtime", "scheduler"],
+    ),
     ("supercargo-runtime", &["framework"]),
     ("supercargo-scheduler", &["evaluation", "framework", "queue", "runtime"]),
     (

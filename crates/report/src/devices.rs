@@ -21,7 +21,7 @@ pub fn devices(fork: &Fork) -> Value {
 }
 
 /// The devices of one node.
-pub fn devices_of(fork: &Fork, node: &str) -> Vec<Value> {
+pub(crate) fn devices_of(fork: &Fork, node: &str) -> Vec<Value> {
     rows(&census(fork.objects(), fork.features(), Some(node)).tallies)
 }
 

@@ -5,6 +5,8 @@ mod comparison;
 mod decisions;
 mod devices;
 mod groups;
+mod node;
+mod overview;
 mod place;
 mod pools;
 mod search;
@@ -24,10 +26,11 @@ use supercargo_scheduler::{Detail, Fits, Fix, PluginScores, PodFix, Refusal, Sho
 
 pub use self::comparison::{comparison, comparison_json};
 pub use self::decisions::decisions;
-pub use self::devices::{devices, devices_of};
+pub use self::devices::devices;
 pub use self::groups::groups;
+pub use self::node::node;
+pub use self::overview::overview;
 pub use self::place::place;
-pub use self::pools::{pool, zone};
 pub use self::search::search;
 pub use self::timeline::{moment, timeline, timeline_json};
 pub use self::what_if::{first_obstacle, obstacle_json, what_if, what_if_json};

@@ -18,12 +18,12 @@ const POOL_LABELS: [&str; 7] = [
 const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 
 /// The zone of a node; empty if it has none.
-pub fn zone(node: &NodeRecord) -> Arc<str> {
+pub(crate) fn zone(node: &NodeRecord) -> Arc<str> {
     node.zone().zone.unwrap_or_default()
 }
 
 /// The pool of a node; empty if it has none.
-pub fn pool(node: &NodeRecord) -> Arc<str> {
+pub(crate) fn pool(node: &NodeRecord) -> Arc<str> {
     let well_known = POOL_LABELS.iter().find_map(|label| node.labels.get(label));
     let any = || node.labels.iter().find(|(key, _)| key.ends_with("/pool")).map(|(_, value)| value);
     let named = well_known.or_else(any).or_else(|| node.labels.get(INSTANCE_TYPE));

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use supercargo_framework::NodeInfo;
 use supercargo_page::{Node, Overview, Queue, Reason, Summary, Usage, share};
-use supercargo_report::{pool, zone};
 use supercargo_scheduler::{Fork, Place, QueuedPod};
 
+use crate::pools::{pool, zone};
+
 /// The overview of a copy.
-pub(super) fn overview(fork: &Fork) -> Overview {
+pub fn overview(fork: &Fork) -> Overview {
     let nodes = fork.cache().nodes();
     let infos: Vec<&NodeInfo> = nodes.names().filter_map(|name| nodes.get(name)).collect();
     let usage = |of: fn(&NodeInfo) -> (i64, i64)| {

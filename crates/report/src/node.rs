@@ -5,13 +5,13 @@ use supercargo_framework::resource::names;
 use supercargo_framework::{NodeInfo, PodInfo};
 use supercargo_scheduler::Fork;
 
-use super::Parameters;
-use supercargo_report::words::quantity;
-use supercargo_report::{devices_of, pool, zone};
+use crate::devices::devices_of;
+use crate::pools::{pool, zone};
+use crate::words::quantity;
 
-/// The node with the parameter `name`.
-pub(super) fn node(fork: &Fork, parameters: &Parameters) -> Option<Value> {
-    let info = fork.cache().nodes().get(parameters.get("name")?)?;
+/// The node of this name.
+pub fn node(fork: &Fork, name: &str) -> Option<Value> {
+    let info = fork.cache().nodes().get(name)?;
     let node = info.node();
     let mut pods: Vec<&PodInfo> = info.pods().iter().map(|pod| &**pod).collect();
     pods.sort_by_key(|pod| pod.key());
@@ -75,35 +75,4 @@ fn pod_json(pod: &PodInfo, is_assumed: bool) -> Value {
         "priority": pod.priority,
         "assumed": is_assumed,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::insight::endpoint::testing::{add_pod, owner};
-    use supercargo_report::{place, search};
-
-    #[tokio::test]
-    async fn nodes_and_pods_are_found_by_name() {
-        let (insight, _owner) = owner();
-        add_pod(&insight, "web");
-        let parameters = |name: &str, value: &str| Parameters::from([(name.to_owned(), value.to_owned())]);
-        let [known, unknown] = ["n", "m"].map(|name| parameters("name", name));
-        let read = move |fork: &Fork, _| {
-            let found = ["WEB", "default/", "x"].map(|text| search(fork, text));
-            let pods = ["p", "web"].map(|name| place(fork, "default", name));
-            (node(fork, &known), node(fork, &unknown), found, pods)
-        };
-        let (known, unknown, [one, all, none], [waits, placed]) = insight.read(read).await.unwrap();
-        assert_eq!((&waits["place"], &waits["attempts"]), (&json!("active"), &json!(0)));
-        assert_eq!(placed["place"], Value::Null);
-        let known = known.unwrap();
-        assert_eq!((&known["pods"][0]["name"], &known["pods"][0]["cpu"]), (&json!("web"), &json!("1")));
-        assert_eq!(known["resources"][0]["share"], 50);
-        assert!(unknown.is_none());
-        assert_eq!(one["pods"], json!([{ "namespace": "default", "name": "web", "pending": false }]));
-        // Pending pods come first.
-        assert_eq!((&all["pods"][0]["name"], &all["pods"][1]["name"]), (&json!("p"), &json!("web")));
-        assert_eq!((&none["pods"], &none["nodes"]), (&json!([]), &json!([])));
-    }
 }
