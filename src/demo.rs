@@ -47,6 +47,7 @@ use plan::Plan;
 use screen::Screen;
 use server::Server;
 use supercargo_client::api::Api;
+use supercargo_config::flags::MiscOptions;
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::features::Feature;
 use supercargo_serving::Loopback;
@@ -63,9 +64,6 @@ const QUIET: Duration = Duration::from_millis(2500);
 /// The demo fails if a pod is undecided and nothing has changed for this long.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The memory limit of the log of what happened to pods.
-const TIMELINE_MEMORY: usize = 8 << 20;
-
 /// Runs the demo to its end or until a signal.
 pub async fn demo(options: DemoOptions, catalog: &Catalog, logs: &LogSink) -> Result<()> {
     // Ignores a second signal, so that the terminal is always restored.
@@ -78,7 +76,7 @@ pub async fn demo(options: DemoOptions, catalog: &Catalog, logs: &LogSink) -> Re
     let mut config = Config::load_or_default(options.config.as_deref(), &catalog)?;
     // The demo has a single scheduler.
     config.leader_election.leader_elect = false;
-    config.timeline_memory = TIMELINE_MEMORY;
+    config.timeline_memory = MiscOptions::default().timeline_memory;
     let scheduler_name = first_profile(&config)?;
     let plan = plan(&options, &scheduler_name)?;
     let server = Server::start().await?;

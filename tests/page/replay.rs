@@ -7,7 +7,7 @@ use supercargo_apiserver::{ApiServer, Listen};
 use super::bed::Door;
 use super::browser::Browser;
 use crate::e2e::ask;
-use crate::support::{Supercargo, node, pods, segment};
+use crate::support::{Supercargo, answer, node, pods, segment};
 
 /// WebDriver's code points.
 const LEFT: char = '\u{e012}';
@@ -55,7 +55,7 @@ fn a_record_is_shown_at_each_of_its_times() {
         browser.picture(&folder.join("replay-1280-light.png"));
     }
 
-    // By keyboard to the begin and back, and the focus stays on the bar.
+    // By keyboard to the beginning and back, and the focus stays on the bar.
     browser.run("document.querySelector('.scrub input').focus()");
     browser.keys(&HOME.to_string());
     browser.wait_for("h1", " 0 pods; no pod waits");
@@ -88,9 +88,9 @@ fn a_record_is_shown_at_each_of_its_times() {
     assert!(console.iter().all(|line| line.contains("422")), "{console:?}");
 
     // A capture has one time.
-    let captured = crate::support::output(&["capture", "--from", &record]);
+    let (_, captured, _) = answer(&["capture", "--from", &record]);
     let capture = folder.path().join("capture");
-    std::fs::write(&capture, captured.stdout).unwrap();
+    std::fs::write(&capture, captured).unwrap();
     let page = Door::open(&["ui", "--from", &capture.display().to_string()]);
     browser.open(&page.link);
     browser.wait_for("h1", "1 node holds 10 pods; 2 pods wait");
@@ -100,9 +100,8 @@ fn a_record_is_shown_at_each_of_its_times() {
 
 #[test]
 fn a_file_that_is_no_record_is_refused() {
-    let ended = crate::support::output(&["ui", "--from", file!()]);
-    let error = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert_eq!(ended.status.code(), Some(1), "{error}");
+    let (code, _, error) = answer(&["ui", "--from", file!()]);
+    assert_eq!(code, Some(1), "{error}");
     let expected = concat!(file!(), ": it is neither a record nor a capture");
     assert!(error.contains(expected), "{error}");
 }
@@ -115,8 +114,7 @@ fn options_of_another_state_are_refused() {
         (["--server=https://x", "--feature-gates=AllAlpha=true"], "require --from"),
         (["--server=https://x", "--emulated-version=1.36"], "require --from"),
     ] {
-        let ended = crate::support::output(&[&["ui"], &args[..]].concat());
-        let error = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert!(!ended.status.success() && error.contains(problem), "{args:?}: {error}");
+        let (code, _, error) = answer(&[&["ui"], &args[..]].concat());
+        assert!(code != Some(0) && error.contains(problem), "{args:?}: {error}");
     }
 }

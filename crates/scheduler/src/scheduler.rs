@@ -98,7 +98,7 @@ pub struct Scheduler {
     pub(crate) observer: Box<dyn Observer>,
     pub(crate) current_plugin: CurrentPlugin,
     pub(crate) next_start_node: usize,
-    /// How many pods the trial of a group may still try.
+    /// The limit of what an attempt of a group tries.
     pub(crate) tries: Tries,
     /// `None` if every pod is evaluated from scratch.
     pub(crate) tables: Option<Tables>,

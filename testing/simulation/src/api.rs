@@ -8,6 +8,13 @@ use serde_json::Value;
 use supercargo_apiserver::ApiServer;
 use tower::util::ServiceExt as _;
 
+/// The pods of the workload.
+pub const PODS: &str = "/api/v1/namespaces/default/pods";
+/// Its claims for devices.
+pub const RESOURCE_CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+/// Its PodGroups.
+pub const POD_GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
+
 /// Sends a request and reads the response.
 pub async fn ask(
     server: &ApiServer,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use supercargo_apiserver::ApiServer;
 
-use crate::api::{self, ask, list};
+use crate::api::{self, POD_GROUPS, PODS, RESOURCE_CLAIMS, ask, list};
 use crate::invariants::{InvariantChecker, LEASE, LEASE_PATH, claim_of, is_incomplete};
 use crate::machine::cpu_time;
 use crate::plan::{LAST_FAULT, Mood, Plan};
@@ -20,9 +20,6 @@ use crate::trace::Trace;
 use crate::workload::Workload;
 use crate::world::{FEW_CHANGES, World};
 
-const PODS: &str = "/api/v1/namespaces/default/pods";
-const RESOURCE_CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
-const POD_GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 /// How long pods that fit may wait after the last fault: two leases, the longest backoff, and what
 /// dead connections and repeated lists take.

@@ -17,13 +17,12 @@ use supercargo_apiserver::sim::SIMULATE;
 use supercargo_framework::testing::giants::{NodeList, PodList};
 use tokio::time::sleep;
 
-use crate::api::{self, ask, list, tell};
+use crate::api::{self, PODS, ask, list, tell};
 use crate::extender;
 use crate::invariants::InvariantChecker;
 use crate::out_of_tree_plugin::LABEL;
 use crate::plan::{Plan, exponential};
 
-const PODS: &str = "/api/v1/namespaces/default/pods";
 const NODES: &str = "/api/v1/nodes";
 const NAMESPACE: &str = "/api/v1/namespaces/default";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
@@ -44,6 +43,8 @@ const PROBE: &str = "example.com/probe";
 const VOLUME_PERIOD: Duration = Duration::from_secs(2);
 /// The number of kinds of pods.
 const KINDS: u64 = 15;
+/// The kind of pods that nothing is special about.
+const ORDINARY: u64 = 9;
 /// The kind that waits for a gate to open.
 const GATED: u64 = 2;
 /// The first of the kinds that want the same small node: by priority, each preempts those before
@@ -377,7 +378,7 @@ impl Workload {
             "priorityClassName": priority,
             "volumes": [{ "name": "disk", "persistentVolumeClaim": { "claimName": name } }],
         });
-        self.add(PODS, pod(name, special, 9)).await;
+        self.add(PODS, pod(name, special, ORDINARY)).await;
     }
 
     async fn add_budget(&mut self) {
@@ -527,7 +528,7 @@ fn pod(name: &str, mut spec: Value, kind: u64) -> Value {
 
 /// A job of this many pods at once, whose spec has this beside that of the container.
 fn job(name: &str, pods: u64, spec: Value) -> Value {
-    let mut template = pod(name, spec, 9);
+    let mut template = pod(name, spec, ORDINARY);
     template["metadata"]["labels"]["app"] = json!(name);
     json!({
         "metadata": { "name": name },

@@ -10,13 +10,11 @@ use serde_json::Value;
 use supercargo_apiserver::ApiServer;
 
 use super::{BoundPod, FORGIVEN, InvariantChecker, Sender};
-use crate::api::{ask, list, name, text, uid};
-
-const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+use crate::api::{RESOURCE_CLAIMS, ask, list, name, text, uid};
 
 /// Whether a request is about the status of a claim for devices.
 pub(super) fn is_claim_status(path: &str) -> bool {
-    path.starts_with(CLAIMS) && path.ends_with("/status")
+    path.starts_with(RESOURCE_CLAIMS) && path.ends_with("/status")
 }
 
 /// The name of the claim for an entry of a pod's spec, by its own status entries; `None` if there
@@ -53,8 +51,8 @@ impl InvariantChecker {
     /// No claim that has just got devices has one of another claim, as far as its scheduler could
     /// know.
     pub(super) async fn check_devices(checker: &Mutex<Self>, server: &ApiServer, from: &Sender, path: &str) {
-        let claims = list(server, CLAIMS).await;
-        let is_new = |claim: &&Value| path == format!("{CLAIMS}/{}/status", name(claim));
+        let claims = list(server, RESOURCE_CLAIMS).await;
+        let is_new = |claim: &&Value| path == format!("{RESOURCE_CLAIMS}/{}/status", name(claim));
         let Some(new) = claims.iter().find(is_new).filter(|claim| has_allocation(claim)) else { return };
         let mut checker = checker.lock();
         let now = checker.now();
@@ -96,7 +94,7 @@ impl InvariantChecker {
     /// Whether another process wrote the status of a claim that this one may not have seen.
     fn may_be_outdated(&self, claim: &str, to: &Sender) -> bool {
         let now = self.now();
-        let written = self.claim_writes.get(&format!("{CLAIMS}/{claim}/status"));
+        let written = self.claim_writes.get(&format!("{RESOURCE_CLAIMS}/{claim}/status"));
         now < self.views_lag_until
             && written.is_some_and(|(by, at)| *by != to.process && *at + FORGIVEN > now)
     }
@@ -109,7 +107,7 @@ impl InvariantChecker {
         pod: &BoundPod,
     ) {
         for claim in pod.spec.claims.iter().filter_map(|entry| claim_of(entry, &pod.status.claims)) {
-            let claim = ask(server, Method::GET, &format!("{CLAIMS}/{claim}"), None).await.1;
+            let claim = ask(server, Method::GET, &format!("{RESOURCE_CLAIMS}/{claim}"), None).await.1;
             let mut checker = checker.lock();
             checker.trace.count("checks of claims of bound pods", 1);
             let is_its_own = has_allocation(&claim) && is_reserved_for(&claim, &pod.metadata.uid);

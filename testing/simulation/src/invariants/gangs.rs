@@ -9,9 +9,8 @@ use serde_json::Value;
 use supercargo_apiserver::ApiServer;
 
 use super::{BoundPod, InvariantChecker};
-use crate::api::ask;
+use crate::api::{POD_GROUPS, ask};
 
-const GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
 /// How long after the first pod of a gang the others are bound. All are decided at once.
 const TOGETHER: Duration = Duration::from_secs(30);
 
@@ -58,7 +57,7 @@ impl InvariantChecker {
     /// A pod has been bound.
     pub(super) async fn see_member(checker: &Mutex<Self>, server: &ApiServer, pod: &BoundPod) {
         let Some(name) = pod.spec.scheduling_group["podGroupName"].as_str() else { return };
-        let group = ask(server, Method::GET, &format!("{GROUPS}/{name}"), None).await.1;
+        let group = ask(server, Method::GET, &format!("{POD_GROUPS}/{name}"), None).await.1;
         let Some(least) = group["spec"]["schedulingPolicy"]["gang"]["minCount"].as_u64() else { return };
         let mut checker = checker.lock();
         let now = checker.now();

@@ -3,8 +3,8 @@
 use supercargo_apiserver::sim::{DEVICE_DRIVER, SIMULATE_DEVICES, SIMULATE_LOST_DEVICES};
 
 use super::*;
+use crate::api::RESOURCE_CLAIMS;
 
-const RESOURCE_CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
 const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
 const TAINT_RULES: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
@@ -14,8 +14,6 @@ const DEVICES: [u64; 8] = [2, 10, 0, 1, 2, 0, 0, 1];
 const DEVICES_OF_PROBES: u64 = 6;
 /// The templates of claims. The first needs any device.
 const CLAIM_TEMPLATES: [&str; 4] = ["one", "two", "many-or-one", "high"];
-/// The kind of the pods beside their claims: an ordinary one.
-const ORDINARY: u64 = 9;
 
 /// What deletion of everything deletes of devices.
 pub(super) const PATHS: [&str; 2] = [TAINT_RULES, RESOURCE_CLAIMS];

@@ -1,11 +1,9 @@
 //! Groups of pods: gangs that fit or not, gangs in one zone, and trees of gangs.
 
 use super::*;
+use crate::api::POD_GROUPS;
 
-const POD_GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
 const COMPOSITES: &str = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/compositepodgroups";
-/// The kind of most members: an ordinary one.
-const ORDINARY: u64 = 9;
 /// The kind of members of which a node holds two.
 const LARGE: u64 = CONTENDER;
 /// The label by which members are found.
