@@ -90,7 +90,7 @@ export async function scrubBar(live) {
         if (way === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
         event.preventDefault();
         stop();
-        move(Number(range.value) + way * Math.max(1, Math.round((last - first) / KEY_STEPS)));
+        move(Number(range.value) + way * Math.max(1, Math.ceil((last - first) / KEY_STEPS)));
         go();
     });
     range.addEventListener("input", () => {
