@@ -141,7 +141,7 @@ impl Run<'_> {
             if let Some(subresource) = &step.subresource {
                 path = format!("{path}/{subresource}");
             }
-            self.send(Method::Patch, &path, Some(with))?;
+            self.send(Method::Patch, &path, Some(&self.filled_in(with)))?;
         }
         if let Some(target) = &step.delete {
             let path = self.scenario.path(target)?;

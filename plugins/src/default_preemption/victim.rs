@@ -1,7 +1,7 @@
 //! What is preempted as one: a pod, or all pods of a group whose `disruptionMode` is `all`. Of
 //! several such groups above a pod, the highest counts.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -68,18 +68,22 @@ pub(super) struct Groups<'a> {
     /// The pods on nodes of groups that are disrupted whole, by group. Filled when such a pod is a
     /// victim.
     whole: OnceCell<BTreeMap<GroupKey, Vec<PodOnNode>>>,
+    /// By the namespace and the name of a PodGroup. Kept, because a search asks for every pod.
+    units: RefCell<BTreeMap<(Arc<str>, Arc<str>), Unit>>,
 }
 
-/// What the groups of a pod mean for preemption.
+/// What a PodGroup and the groups above it mean for preemption.
+#[derive(Clone, Default)]
 struct Unit {
-    priority: i32,
+    /// As upstream, that of the last group above the pod that exists.
+    priority: Option<i32>,
     /// The highest group that is disrupted whole.
     whole: Option<GroupKey>,
 }
 
 impl<'a> Groups<'a> {
     pub(super) fn new(cx: &'a Context<'a>, are_known: bool) -> Self {
-        Self { cx: are_known.then_some(cx), whole: OnceCell::new() }
+        Self { cx: are_known.then_some(cx), whole: OnceCell::new(), units: RefCell::default() }
     }
 
     /// The pods of a group that is disrupted whole.
@@ -98,25 +102,18 @@ impl<'a> Groups<'a> {
         whole.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// As upstream, the last group above the pod that exists has the priority that counts.
+    /// What the groups of a pod mean for preemption.
     fn of(&self, pod: &PodInfo) -> Unit {
-        let mut unit = Unit { priority: pod.priority, whole: None };
-        if let Some((cx, key)) = self.cx.zip(pod.group_key()) {
-            let forest = cx.forest();
-            for key in forest.ancestors(&GroupKey::of_pods(key)) {
-                let Some(spec) = forest.spec(&key) else { break };
-                unit.priority = spec.priority;
-                if spec.is_disrupted_whole {
-                    unit.whole = Some(key);
-                }
-            }
-        }
-        unit
+        let Some((cx, group)) = self.cx.zip(pod.spec.group()) else { return Unit::default() };
+        let key = (Arc::clone(&pod.namespace), Arc::clone(group));
+        let mut units = self.units.borrow_mut();
+        let unit = units.entry(key).or_insert_with(|| unit(cx, pod.group_key()));
+        unit.clone()
     }
 
     /// The priority of a pod: as upstream, that of the root of its groups, if that exists.
     pub(super) fn priority_of(&self, pod: &PodInfo) -> i32 {
-        self.of(pod).priority
+        self.of(pod).priority.unwrap_or(pod.priority)
     }
 
     /// Whether a pod of the node has a group.
@@ -135,7 +132,8 @@ impl<'a> Groups<'a> {
         let pods = nodes.flat_map(|(node, info)| info.pods().iter().map(move |pod| (node, pod)));
         for (place, (node, pod)) in pods.enumerate() {
             let unit = self.of(pod);
-            if unit.priority >= priority {
+            let own_priority = unit.priority.unwrap_or(pod.priority);
+            if own_priority >= priority {
                 continue;
             }
             let is_of_group = self.cx.is_some() && pod.spec.group().is_some();
@@ -153,8 +151,22 @@ impl<'a> Groups<'a> {
             let started = started.filter_map(|pod| pod.status.start_time).min();
             let start = started.map_or(Start::NotYet(place), Start::At);
             let first = PodOnNode { pod: Arc::clone(pod), node };
-            victims.push(Victim { first, others, priority: unit.priority, rank, start });
+            victims.push(Victim { first, others, priority: own_priority, rank, start });
         }
         victims
     }
+}
+
+fn unit(cx: &Context<'_>, group: Option<Arc<str>>) -> Unit {
+    let forest = cx.forest();
+    let mut unit = Unit::default();
+    let ancestors = group.map(|group| forest.ancestors(&GroupKey::of_pods(group)));
+    for key in ancestors.into_iter().flatten() {
+        let Some(spec) = forest.spec(&key) else { break };
+        unit.priority = Some(spec.priority);
+        if spec.is_disrupted_whole {
+            unit.whole = Some(key);
+        }
+    }
+    unit
 }

@@ -12,6 +12,8 @@ use tower::util::ServiceExt as _;
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Its claims for devices.
 pub const RESOURCE_CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+/// The roots of its trees of gangs.
+pub const COMPOSITES: &str = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/compositepodgroups";
 /// Its PodGroups.
 pub const POD_GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
 

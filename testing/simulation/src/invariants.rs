@@ -164,7 +164,7 @@ impl InvariantChecker {
         let now = self.now();
         self.bound.clear();
         self.allocated.clear();
-        self.gangs.clear();
+        self.gangs.restored();
         self.holders.push((now, None));
         self.forgiven_until = now + FORGIVEN;
     }
@@ -202,7 +202,7 @@ impl InvariantChecker {
         }
         if kind == RequestKind::Write && request.method() == Method::DELETE {
             let pod = ask(server, Method::GET, &path, None).await.1;
-            checker.lock().lose_member(&pod);
+            Self::lose_member(checker, server, &pod).await;
         }
         Seen { from: from.clone(), method: request.method().clone(), path, kind, was_allocated }
     }

@@ -6,6 +6,8 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use supercargo_framework::features::{Feature, Features};
 
+use crate::sabotage::Sabotage;
+
 /// The number of schedulers.
 pub const MACHINES: usize = 3;
 /// The number of API servers, each with its own delay of watches.
@@ -185,9 +187,10 @@ impl Trouble {
 }
 
 impl Plan {
-    /// The features of schedulers.
-    pub fn features(&self) -> Features {
-        let on = GROUPS.into_iter().filter(|_| self.has_groups);
+    /// The features of schedulers, as the sabotage has them.
+    pub fn features(&self, sabotage: Option<Sabotage>) -> Features {
+        let is_off = |feature| feature == Feature::CompositePodGroup && sabotage == Some(Sabotage::SplitTree);
+        let on = GROUPS.into_iter().filter(|feature| self.has_groups && !is_off(*feature));
         on.fold(Features::default(), |features, feature| features.with(feature, true))
     }
 

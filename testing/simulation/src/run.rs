@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use supercargo_apiserver::ApiServer;
 
-use crate::api::{self, POD_GROUPS, PODS, RESOURCE_CLAIMS, ask, list};
+use crate::api::{self, COMPOSITES, POD_GROUPS, PODS, RESOURCE_CLAIMS, ask, list};
 use crate::invariants::{InvariantChecker, LEASE, LEASE_PATH, claim_of, is_incomplete};
 use crate::machine::cpu_time;
 use crate::plan::{LAST_FAULT, Mood, Plan};
@@ -194,8 +194,10 @@ async fn check_conditions(
     checker: &Mutex<InvariantChecker>,
     waiting: &BTreeMap<String, Value>,
 ) {
-    let (pods, groups) = (list(server, PODS).await, list(server, POD_GROUPS).await);
-    let waits = |pod: &&Value| waiting.contains_key(api::uid(pod)) && !is_incomplete(pod, &groups, &pods);
+    let (pods, gangs) = (list(server, PODS).await, list(server, POD_GROUPS).await);
+    let trees = list(server, COMPOSITES).await;
+    let waits =
+        |pod: &&Value| waiting.contains_key(api::uid(pod)) && !is_incomplete(pod, &gangs, &trees, &pods);
     for pod in pods.iter().filter(waits) {
         let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
         let mut scheduled = conditions.filter(|condition| condition["type"] == "PodScheduled");

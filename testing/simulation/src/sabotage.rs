@@ -61,6 +61,8 @@ pub enum Sabotage {
     KeptAllocation,
     /// The plugin that holds the pods of a gang back is off, so that gangs start in part.
     SplitGang,
+    /// The roots of trees are ignored, so that trees start in part.
+    SplitTree,
     /// Memory grows with each binding.
     KeptBytes,
 }

@@ -182,7 +182,7 @@ impl Workload {
         let mut paths = self.add_pods_that_fit(count).await;
         paths.push(format!("{PODS}/{claim}"));
         paths.push(self.add_device_probe().await);
-        paths.extend(self.add_gang_probe().await);
+        paths.extend(self.add_gang_probes().await);
         paths
     }
 
@@ -194,7 +194,7 @@ impl Workload {
         paths.push(format!("{PODS}/{contender}"));
         paths.push(self.add_lonely().await);
         paths.push(self.add_device_probe().await);
-        paths.extend(self.add_gang_probe().await);
+        paths.extend(self.add_gang_probes().await);
         paths
     }
 
@@ -258,9 +258,13 @@ impl Workload {
         }
     }
 
+    fn is_crowded(&self) -> bool {
+        self.living.len() as u64 > self.nodes * CROWD / 4
+    }
+
     /// Changes the cluster.
     pub async fn act(&mut self) {
-        if self.living.len() as u64 > self.nodes * CROWD / 4 {
+        if self.is_crowded() {
             self.delete_oldest().await;
         }
         if self.has_groups && self.random.u32(..8) == 0 {
@@ -318,7 +322,7 @@ impl Workload {
         self.checker.lock().note(format_args!("deleted {path}"));
         if self.has_groups && path.starts_with(PODS) {
             let pod = ask(&self.server, Method::GET, path, None).await.1;
-            self.checker.lock().lose_member(&pod);
+            InvariantChecker::lose_member(&self.checker, &self.server, &pod).await;
         }
         tell(&self.server, Method::DELETE, path, Some(&json!({ "propagationPolicy": "Background" }))).await;
     }

@@ -164,7 +164,7 @@ impl World {
             backed_up: Duration::ZERO,
             disks: Disks::new(plan.has_extender, sabotage)?,
             table_memory: plan.table_memory,
-            features: plan.features(),
+            features: plan.features(sabotage),
             sabotage,
             zero,
             runtime,

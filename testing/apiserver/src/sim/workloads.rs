@@ -93,6 +93,8 @@ pub(super) struct Workloads {
     keys: FxHashMap<Uid, Key>,
     /// The selectors of disruption budgets, by namespace and name.
     budgets: FxHashMap<Box<str>, BTreeMap<Box<str>, Value>>,
+    /// The metadata and status of their pods, and the version, by UID: parsing takes long.
+    parsed_pods: FxHashMap<Uid, (u64, Value)>,
     /// The finished pods of jobs, including those that are gone.
     jobs: FxHashMap<Uid, job::Tally>,
     queue: VecDeque<Key>,
@@ -125,6 +127,7 @@ impl Workloads {
             pods: Pods::default(),
             keys: FxHashMap::default(),
             budgets: FxHashMap::default(),
+            parsed_pods: FxHashMap::default(),
             jobs: FxHashMap::default(),
             queue: VecDeque::new(),
             queued: FxHashSet::default(),
@@ -220,7 +223,10 @@ impl Workloads {
     /// Drops the state of a resource that will be listed again.
     fn forget(&mut self, source: Source) {
         match source {
-            Source::Pods => self.pods.clear(),
+            Source::Pods => {
+                self.pods.clear();
+                self.parsed_pods.clear();
+            }
             Source::Nodes => self.nodes.clear(),
             Source::Managed(Managed::Budget) => self.budgets.clear(),
             Source::Managed(managed) => self.keys.retain(|_, key| key.managed != managed),
@@ -251,6 +257,7 @@ impl Workloads {
     fn gone(&mut self, source: Source, object: &Arc<StoredObject>) {
         match source {
             Source::Pods => {
+                self.parsed_pods.remove(&object.uid);
                 let concerned = self.pods.remove(object);
                 self.enqueue_all(&concerned);
                 self.pod_concerns_budgets(object);

@@ -1,4 +1,4 @@
-//! Gangs: none starts in part.
+//! Gangs and trees of gangs: none starts in part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,35 +9,77 @@ use serde_json::Value;
 use supercargo_apiserver::ApiServer;
 
 use super::{BoundPod, InvariantChecker};
-use crate::api::{POD_GROUPS, ask};
+use crate::api::{COMPOSITES, POD_GROUPS, ask, name};
 
 /// How long after the first pod of a gang the others are bound. All are decided at once.
 const TOGETHER: Duration = Duration::from_secs(30);
 
-/// Gangs that have begun to start.
+/// Gangs and trees that have begun to start.
 #[derive(Default)]
 pub(super) struct Gangs {
     /// By name. No name is used again.
     starting: BTreeMap<String, Gang>,
-    /// The groups of pods that were deleted, and when.
-    lost: Vec<(String, Duration)>,
+    /// Pods that were deleted, and when.
+    lost: Vec<(Member, Duration)>,
     /// Until when faults may end a start half-way.
     disturbed: Duration,
 }
 
+/// A gang or a tree.
 struct Gang {
     least: usize,
     /// When its first pod was bound, until that has been checked.
     began: Option<Duration>,
-    /// UIDs of pods that were bound.
-    bound: BTreeSet<String>,
+    /// What has started: pods, by UID, or the gangs of a tree, by name.
+    started: BTreeSet<String>,
+}
+
+/// A pod of a gang.
+struct Member {
+    uid: String,
+    gang: String,
+    /// How many pods of the gang start together.
+    least: Option<usize>,
+    /// The tree of the gang, and how many of its gangs start together.
+    tree: Option<(String, Option<usize>)>,
+}
+
+impl Member {
+    async fn new(server: &ApiServer, uid: &str, gang: &str) -> Self {
+        let group = ask(server, Method::GET, &format!("{POD_GROUPS}/{gang}"), None).await.1;
+        let tree = match group["spec"]["parentCompositePodGroupName"].as_str() {
+            Some(tree) => {
+                let root = ask(server, Method::GET, &format!("{COMPOSITES}/{tree}"), None).await.1;
+                Some((tree.to_owned(), least(&root, "minGroupCount")))
+            }
+            None => None,
+        };
+        Self { uid: uid.to_owned(), gang: gang.to_owned(), least: least(&group, "minCount"), tree }
+    }
+
+    /// The pod as part of its gang, and its gang as part of a tree, if that is the name.
+    fn part_of(&self, name: &str) -> Option<&String> {
+        let of_gang = (self.gang == name).then_some(&self.uid);
+        of_gang.or_else(|| self.tree.as_ref().filter(|(tree, _)| tree == name).map(|_| &self.gang))
+    }
+}
+
+/// The least number that a gang or a tree starts with.
+fn least(group: &Value, field: &str) -> Option<usize> {
+    group["spec"]["schedulingPolicy"]["gang"][field].as_u64()?.try_into().ok()
 }
 
 impl Gangs {
-    /// Forgets all.
-    pub(super) fn clear(&mut self) {
-        self.starting.clear();
+    /// etcd was restored: what has started may run in part, and is not checked again.
+    pub(super) fn restored(&mut self) {
+        self.starting.values_mut().for_each(|gang| gang.began = None);
         self.lost.clear();
+    }
+
+    fn start(&mut self, name: String, least: Option<usize>, part: String, now: Duration) {
+        let Some(least) = least else { return };
+        let new = || Gang { least, began: Some(now), started: BTreeSet::new() };
+        self.starting.entry(name).or_insert_with(new).started.insert(part);
     }
 }
 
@@ -47,29 +89,35 @@ impl InvariantChecker {
         self.gangs.disturbed = self.gangs.disturbed.max(end);
     }
 
-    /// A pod is deleted that may be about to be bound.
-    pub fn lose_member(&mut self, pod: &Value) {
-        if let Some(group) = pod["spec"]["schedulingGroup"]["podGroupName"].as_str() {
-            self.gangs.lost.push((group.to_owned(), self.now()));
+    /// The root of a tree is deleted, perhaps while the tree starts.
+    pub fn lose_tree(&mut self, name: &str) {
+        if let Some(tree) = self.gangs.starting.get_mut(name) {
+            tree.began = None;
         }
+    }
+
+    /// A pod is deleted that may be about to be bound.
+    pub async fn lose_member(checker: &Mutex<Self>, server: &ApiServer, pod: &Value) {
+        let Some(gang) = pod["spec"]["schedulingGroup"]["podGroupName"].as_str() else { return };
+        let member = Member::new(server, crate::api::uid(pod), gang).await;
+        let mut checker = checker.lock();
+        let now = checker.now();
+        checker.gangs.lost.push((member, now));
     }
 
     /// A pod has been bound.
     pub(super) async fn see_member(checker: &Mutex<Self>, server: &ApiServer, pod: &BoundPod) {
-        let Some(name) = pod.spec.scheduling_group["podGroupName"].as_str() else { return };
-        let group = ask(server, Method::GET, &format!("{POD_GROUPS}/{name}"), None).await.1;
-        let Some(least) = group["spec"]["schedulingPolicy"]["gang"]["minCount"].as_u64() else { return };
+        let Some(gang) = pod.spec.scheduling_group["podGroupName"].as_str() else { return };
+        let Member { uid, gang, least, tree } = Member::new(server, &pod.metadata.uid, gang).await;
         let mut checker = checker.lock();
         let now = checker.now();
-        let gang = checker.gangs.starting.entry(name.to_owned()).or_insert_with(|| Gang {
-            least: least as usize,
-            began: Some(now),
-            bound: BTreeSet::new(),
-        });
-        gang.bound.insert(pod.metadata.uid.clone());
+        checker.gangs.start(gang.clone(), least, uid, now);
+        if let Some((tree, least)) = tree {
+            checker.gangs.start(tree, least, gang, now);
+        }
     }
 
-    /// Gangs whose first pod was bound a while ago have enough pods.
+    /// Gangs whose first pod was bound a while ago have enough pods, and trees enough gangs.
     pub fn check_gangs(&mut self) {
         let now = self.now();
         let disturbed = self.gangs.disturbed;
@@ -82,29 +130,32 @@ impl InvariantChecker {
                 continue;
             }
             checks += 1;
-            let is_lost = |(of, at): &&(String, Duration)| of == name && *at + TOGETHER > began;
-            let lost = self.gangs.lost.iter().filter(is_lost).count();
-            if gang.bound.len() + lost < gang.least {
-                found.push(format!("gang {name}: {} of {} pods are bound", gang.bound.len(), gang.least));
+            let lost = self.gangs.lost.iter().filter(|(_, at)| *at + TOGETHER > began);
+            let lost: BTreeSet<&String> = lost.filter_map(|(member, _)| member.part_of(name)).collect();
+            if gang.started.iter().chain(lost).collect::<BTreeSet<_>>().len() < gang.least {
+                found.push(format!("{name} has {} of {} parts", gang.started.len(), gang.least));
             }
         }
-        self.trace.count("checks of gangs", checks);
+        self.trace.count("checks of gangs and trees", checks);
         found.into_iter().for_each(|what| self.fail(what));
     }
 }
 
-/// Whether a pod may wait without a condition, because its group or some of the group's pods are
-/// missing. In trees any pod may.
-pub fn is_incomplete(pod: &Value, groups: &[Value], pods: &[Value]) -> bool {
-    let group_of = |pod: &Value| pod["spec"]["schedulingGroup"]["podGroupName"].clone();
-    let name = group_of(pod);
-    if name.is_null() {
+/// Whether a pod may wait without a condition, because its gang lacks pods, or its tree gangs.
+pub fn is_incomplete(pod: &Value, gangs: &[Value], trees: &[Value], pods: &[Value]) -> bool {
+    let gang_of = |pod: &Value| pod["spec"]["schedulingGroup"]["podGroupName"].clone();
+    let tree_of = |gang: &Value| gang["spec"]["parentCompositePodGroupName"].clone();
+    let is_complete = |gang: &&Value| {
+        let members = pods.iter().filter(|pod| gang_of(pod) == name(gang)).count();
+        members >= least(gang, "minCount").unwrap_or(1)
+    };
+    let own = gang_of(pod);
+    if own.is_null() {
         return false;
     }
-    groups.iter().find(|group| group["metadata"]["name"] == name).is_none_or(|group| {
-        let spec = &group["spec"];
-        let least = spec["schedulingPolicy"]["gang"]["minCount"].as_u64().unwrap_or(1);
-        let members = pods.iter().filter(|other| group_of(other) == name).count() as u64;
-        !spec["parentCompositePodGroupName"].is_null() || members < least
-    })
+    let Some(gang) = gangs.iter().find(|gang| own == name(gang)).filter(is_complete) else { return true };
+    let parent = tree_of(gang);
+    let tree = trees.iter().find(|tree| parent == name(tree));
+    let complete = gangs.iter().filter(|gang| tree_of(gang) == parent).filter(is_complete).count();
+    !parent.is_null() && tree.is_none_or(|tree| complete < least(tree, "minGroupCount").unwrap_or(1))
 }

@@ -1,15 +1,16 @@
 //! Groups of pods: gangs that fit or not, gangs in one zone, and trees of gangs.
 
 use super::*;
-use crate::api::POD_GROUPS;
+use crate::api::{COMPOSITES, POD_GROUPS};
 
-const COMPOSITES: &str = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/compositepodgroups";
 /// The kind of members of which a node holds two.
 const LARGE: u64 = CONTENDER;
 /// The label by which members are found.
 const MEMBER: &str = "member";
 /// The pods of a gang at the end of a run.
 const PROBES: u64 = 3;
+/// The gangs of a tree there.
+const GANG_PROBES: u64 = 2;
 
 /// What deletion of everything deletes of groups.
 pub(super) const PATHS: [&str; 2] = [POD_GROUPS, COMPOSITES];
@@ -66,6 +67,10 @@ impl Gang {
 impl Workload {
     /// Changes something about groups.
     pub(super) async fn act_on_groups(&mut self) {
+        // A gang adds many pods at once, and each act deletes one.
+        while self.is_crowded() {
+            self.delete_oldest().await;
+        }
         match self.random.u32(..10) {
             0..5 => {
                 let gang = self.gang(None, "");
@@ -78,12 +83,24 @@ impl Workload {
         }
     }
 
-    /// A gang all of whose pods must get a node.
-    pub(super) async fn add_gang_probe(&mut self) -> Vec<String> {
+    /// A gang and a tree all of whose pods must get a node.
+    pub(super) async fn add_gang_probes(&mut self) -> Vec<String> {
         if !self.has_groups {
             return Vec::new();
         }
-        let gang = Gang {
+        let gang = self.probe(None);
+        let mut paths = self.add_gang(gang).await;
+        let tree = self.name("tree-probe");
+        self.add(COMPOSITES, root(&tree, "urgent", GANG_PROBES)).await;
+        for _ in 0..GANG_PROBES {
+            let gang = self.probe(Some(tree.clone()));
+            paths.extend(self.add_gang(gang).await);
+        }
+        paths
+    }
+
+    fn probe(&mut self, parent: Option<String>) -> Gang {
+        Gang {
             name: self.name("gang-probe"),
             least: PROBES,
             pods: PROBES,
@@ -91,9 +108,8 @@ impl Workload {
             priority: "urgent",
             in_one_zone: false,
             is_whole: false,
-            parent: None,
-        };
-        self.add_gang(gang).await
+            parent,
+        }
     }
 
     fn gang(&mut self, parent: Option<String>, priority: &'static str) -> Gang {
@@ -136,16 +152,7 @@ impl Workload {
     async fn add_tree(&mut self) {
         let (name, priority) = (self.name("tree"), self.priority());
         let gangs = self.random.u64(2..4);
-        let mut root = json!({
-            "metadata": { "name": name },
-            "spec": {
-                "workloadRef": { "workloadName": name, "templateName": "tree" },
-                "schedulingPolicy": { "gang": { "minGroupCount": self.random.u64(1..=gangs) } },
-            },
-        });
-        if !priority.is_empty() {
-            root["spec"]["priorityClassName"] = priority.into();
-        }
+        let mut root = root(&name, priority, self.random.u64(1..=gangs));
         let root_comes = self.random.u64(..=gangs);
         for index in 0..=gangs {
             if index == root_comes {
@@ -182,8 +189,9 @@ impl Workload {
         if groups.is_empty() {
             return;
         }
-        let path = format!("{path}/{}", api::name(&groups[self.random.usize(..groups.len())]));
-        self.delete(&path).await;
+        let name = api::name(&groups[self.random.usize(..groups.len())]);
+        self.checker.lock().lose_tree(name);
+        self.delete(&format!("{path}/{name}")).await;
     }
 
     /// Any pod of a group.
@@ -194,4 +202,19 @@ impl Workload {
         }
         Some(members.swap_remove(self.random.usize(..members.len())))
     }
+}
+
+/// The root of a tree of which at least so many gangs start together.
+fn root(name: &str, priority: &str, least: u64) -> Value {
+    let mut root = json!({
+        "metadata": { "name": name },
+        "spec": {
+            "workloadRef": { "workloadName": name, "templateName": "tree" },
+            "schedulingPolicy": { "gang": { "minGroupCount": least } },
+        },
+    });
+    if !priority.is_empty() {
+        root["spec"]["priorityClassName"] = priority.into();
+    }
+    root
 }

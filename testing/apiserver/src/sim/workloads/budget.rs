@@ -46,9 +46,15 @@ impl Workloads {
             let pods = state.store.table(&table).map(|table| table.range(&key.namespace, None));
             pods.into_iter().flatten().filter(covered).cloned().collect()
         });
-        let pods: Vec<Value> = pods.iter().map(|pod| pod.metadata_and_status()).collect();
+        for pod in &pods {
+            let parsed = self.parsed_pods.entry(pod.uid.clone()).or_default();
+            if parsed.0 != pod.version() {
+                *parsed = (pod.version(), pod.metadata_and_status());
+            }
+        }
+        let pods = pods.iter().map(|pod| &self.parsed_pods[&pod.uid].1);
         let now = self.objects.now();
-        let mut status = self.objects.with(|state| pdb::compute_status(budget, &pods, state, now));
+        let mut status = self.objects.with(|state| pdb::compute_status(budget, pods, state, now));
         status["observedGeneration"] = int(&budget["metadata"], "generation").unwrap_or_default().into();
         pdb::set_condition(&mut status, &self.objects.stamp());
         self.set_status(key, budget, |budget| budget["status"] = status);

@@ -33,8 +33,13 @@ pub(crate) fn covers(budget: &Value, pod: &Value) -> bool {
 
 /// Computes the status of a budget from the pods of its namespace and the replicas of their
 /// controllers.
-pub(crate) fn compute_status(budget: &Value, pods: &[Value], objects: &dyn Lookup, now: Timestamp) -> Value {
-    let covered: Vec<&Value> = pods.iter().filter(|pod| covers(budget, pod)).collect();
+pub(crate) fn compute_status<'a>(
+    budget: &Value,
+    pods: impl IntoIterator<Item = &'a Value>,
+    objects: &dyn Lookup,
+    now: Timestamp,
+) -> Value {
+    let covered: Vec<&Value> = pods.into_iter().filter(|pod| covers(budget, pod)).collect();
     let disrupted = still_disrupted(budget, &covered, now);
     let is_healthy = |pod: &&&Value| {
         let name = text_at(pod, "/metadata/name");
