@@ -160,7 +160,7 @@ impl ResourceKind {
 /// Objects by kind and key, with assumed changes.
 ///
 /// Same as upstream's assume caches: an assumed change is valid until the informer shows a newer
-/// version.
+/// version. Unlike there, it ends, too, when the informer goes back to an older version.
 #[derive(Clone, Debug)]
 pub struct Objects {
     seed: HashSeed,
@@ -224,7 +224,7 @@ impl Objects {
     }
 
     /// Stores an object from an informer and returns the previous one. Drops an assumed change
-    /// if this version is newer.
+    /// if this version is newer, or, unlike upstream, older than the previous one.
     pub fn insert(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
         let old = self.put(Arc::clone(&object));
         self.index(old.as_deref(), Some(&object));
@@ -250,7 +250,10 @@ impl Objects {
             kind.entries.insert(Arc::clone(&object.key), Entry { from_api: object, assumed: None });
             return None;
         };
-        entry.assumed.take_if(|assumed| is_newer(&object.resource_version, &assumed.resource_version));
+        let version = &object.resource_version;
+        // An older version than before: etcd was restored, and what was written later is lost.
+        let goes_back = is_newer(&entry.from_api.resource_version, version);
+        entry.assumed.take_if(|assumed| goes_back || is_newer(version, &assumed.resource_version));
         Some(std::mem::replace(&mut entry.from_api, object))
     }
 
@@ -450,7 +453,7 @@ mod tests {
 
     #[test]
     fn assumed_changes_last_until_a_newer_version() {
-        for (next, holds) in [("5", true), ("6", false), ("4", true), ("10", false), ("x", false)] {
+        for (next, holds) in [("5", true), ("6", false), ("4", false), ("10", false), ("x", false)] {
             let mut objects = Objects::default();
             objects.insert(volume("a", "5"));
             assert!(objects.assume(changed("a", "5")));
@@ -489,6 +492,16 @@ mod tests {
             assert!(is_assumed(&objects, "a"));
         }
         objects.insert(volume("a", "13"));
+        assert!(!is_assumed(&objects, "a"));
+    }
+
+    #[test]
+    fn answers_to_writes_end_when_etcd_is_restored() {
+        let mut objects = Objects::default();
+        objects.insert(volume("a", "9"));
+        assert!(objects.assume(changed("a", "12")));
+        objects.insert(volume("a", "12"));
+        objects.insert(volume("a", "9"));
         assert!(!is_assumed(&objects, "a"));
     }
 

@@ -162,11 +162,13 @@ impl SchedulingQueue {
     }
 
     /// Moves a pod from unschedulableEntities as if its attempt had failed by an error: it is tried
-    /// again after its backoff.
+    /// again after its backoff, and not before that because no other pod waits.
     pub fn retry_after_backoff(&mut self, cx: &mut QueueCx<'_>, uid: &Uid) {
         if self.entries.get(uid).is_some_and(|entry| self.unschedulable.contains(entry))
-            && let Some(entry) = self.take(uid)
+            && let Some(mut entry) = self.take(uid)
         {
+            entry.unschedulable_plugins.clear();
+            entry.pending_plugins.clear();
             self.requeue(cx, entry, QueueingStrategy::AfterBackoff, &SCHEDULE_ATTEMPT_FAILURE);
         }
     }

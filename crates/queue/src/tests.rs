@@ -379,6 +379,18 @@ fn a_pod_that_a_hint_sends_straight_to_a_queue_is_no_new_entity() {
     assert_eq!(bed.counted.incoming.take(), ["Active by ForceActivate*"]);
 }
 
+/// Otherwise a write that fails each time would be tried again as fast as the server answers.
+#[test]
+fn a_retry_after_backoff_waits_though_no_other_pod_does() {
+    let mut bed = TestBed::new(QueueOptions::default());
+    bed.add(pod("a"));
+    let entry = bed.pop();
+    bed.fail(entry, FIT);
+    bed.with(|queue, cx| queue.retry_after_backoff(cx, &"a".into()));
+    assert_eq!(bed.place("a"), Some(Place::Backoff));
+    assert!(bed.with(SchedulingQueue::pop).is_none());
+}
+
 /// Upstream keeps one list of events for all pods in flight, and hints compare no UIDs.
 #[test]
 fn an_own_update_in_flight_counts_for_all_pods_in_flight() {

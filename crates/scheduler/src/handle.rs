@@ -318,10 +318,11 @@ impl Scheduler {
         let Some(object) = new.as_ref().or(old.as_ref()).cloned() else {
             return;
         };
-        // A write was an event when it was answered.
+        // A write was an event when it was answered. After a restore of etcd, an older version is one.
         let written = self.objects.written(&object.resource, &object.key).cloned();
-        let is_known =
-            written.as_ref().zip(new.as_ref()).is_some_and(|(written, new)| !new.is_newer_than(written));
+        let goes_back = old.as_ref().zip(new.as_ref()).is_some_and(|(old, new)| old.is_newer_than(new));
+        let is_known = !goes_back
+            && written.as_ref().zip(new.as_ref()).is_some_and(|(written, new)| !new.is_newer_than(written));
         let old = written.or(old);
         self.cache.note_object(&object);
         let group = GroupKey::of(&object);
