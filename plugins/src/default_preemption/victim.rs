@@ -68,9 +68,12 @@ pub(super) struct Groups<'a> {
     /// The pods on nodes of groups that are disrupted whole, by group. Filled when such a pod is a
     /// victim.
     whole: OnceCell<BTreeMap<GroupKey, Vec<PodOnNode>>>,
-    /// By the namespace and the name of a PodGroup. Kept, because a search asks for every pod.
-    units: RefCell<BTreeMap<(Arc<str>, Arc<str>), Unit>>,
+    /// Kept, because a search asks for every pod.
+    units: RefCell<BTreeMap<PodGroupName, Unit>>,
 }
+
+/// The namespace and the name of a PodGroup.
+type PodGroupName = (Arc<str>, Arc<str>);
 
 /// What a PodGroup and the groups above it mean for preemption.
 #[derive(Clone, Default)]

@@ -282,6 +282,23 @@ impl PlannedFault {
 }
 
 impl Trouble {
+    /// Whether it can end the start of a gang half-way: neither clocks, files, extenders nor
+    /// volumes can.
+    pub fn disturbs_gangs(&self) -> bool {
+        !matches!(
+            self,
+            Self::Jump(..)
+                | Self::Rate(..)
+                | Self::StaleLists(_)
+                | Self::StallVolumes
+                | Self::Compact
+                | Self::Reload
+                | Self::TornConfig(_)
+                | Self::SlowExtender
+                | Self::LyingExtender
+        )
+    }
+
     /// Whether watches are late or interrupted by it.
     pub fn delays_watches(&self) -> bool {
         matches!(

@@ -17,7 +17,7 @@ use supercargo_apiserver::sim::SIMULATE;
 use supercargo_framework::testing::giants::{NodeList, PodList};
 use tokio::time::sleep;
 
-use crate::api::{self, PODS, ask, list, tell};
+use crate::api::{self, COMPOSITES, PODS, ask, list, tell};
 use crate::extender;
 use crate::invariants::InvariantChecker;
 use crate::out_of_tree_plugin::LABEL;
@@ -320,6 +320,9 @@ impl Workload {
 
     async fn delete(&self, path: &str) {
         self.checker.lock().note(format_args!("deleted {path}"));
+        if let Some(name) = path.strip_prefix(COMPOSITES) {
+            self.checker.lock().lose_tree(name.trim_start_matches('/'));
+        }
         if self.has_groups && path.starts_with(PODS) {
             let pod = ask(&self.server, Method::GET, path, None).await.1;
             InvariantChecker::lose_member(&self.checker, &self.server, &pod).await;

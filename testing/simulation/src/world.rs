@@ -254,7 +254,9 @@ impl World {
         let end = self.now + fault.lasts;
         {
             let mut checker = self.checker.lock();
-            checker.disturb_gangs_until(end);
+            if what.disturbs_gangs() {
+                checker.disturb_gangs_until(end);
+            }
             if what.delays_watches() {
                 checker.views_lag(end);
             }
@@ -294,6 +296,7 @@ impl World {
     pub fn heal(&mut self) -> Result<()> {
         self.is_healed = true;
         self.lasting.clear();
+        self.checker.lock().end_disturbance();
         self.settle()
     }
 

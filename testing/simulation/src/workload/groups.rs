@@ -189,9 +189,8 @@ impl Workload {
         if groups.is_empty() {
             return;
         }
-        let name = api::name(&groups[self.random.usize(..groups.len())]);
-        self.checker.lock().lose_tree(name);
-        self.delete(&format!("{path}/{name}")).await;
+        let path = format!("{path}/{}", api::name(&groups[self.random.usize(..groups.len())]));
+        self.delete(&path).await;
     }
 
     /// Any pod of a group.
