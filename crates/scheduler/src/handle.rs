@@ -318,7 +318,7 @@ impl Scheduler {
         let Some(object) = new.as_ref().or(old.as_ref()).cloned() else {
             return;
         };
-        // A write was an event when it was answered. After a restore of etcd, an older version is one.
+        // A write was an event when it was answered. An older state, after a restore, is one.
         let written = self.objects.written(&object.resource, &object.key).cloned();
         let goes_back = old.as_ref().zip(new.as_ref()).is_some_and(|(old, new)| old.is_newer_than(new));
         let is_known = !goes_back

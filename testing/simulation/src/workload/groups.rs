@@ -203,7 +203,7 @@ impl Workload {
     }
 }
 
-/// The root of a tree of which at least so many gangs start together.
+/// The root of a tree of which at least `least` gangs start together.
 fn root(name: &str, priority: &str, least: u64) -> Value {
     let mut root = json!({
         "metadata": { "name": name },
