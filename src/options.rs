@@ -23,6 +23,7 @@ pub fn scheduler_options(config: &Config) -> Options {
             pop_from_backoff: config.features.enabled(Feature::SchedulerPopFromBackoffQ),
             groups: config.features.enabled(Feature::GenericWorkload),
         },
+        plain: config.table_memory == Some(0),
         table_memory: config.table_memory.unwrap_or_else(default_table_memory),
         timeline_memory: config.timeline_memory,
         features: config.features.clone(),
@@ -118,6 +119,13 @@ mod tests {
             ]
         );
         assert!(Scheduler::new(options).unwrap().is_responsible_for("supercargo"));
+    }
+
+    #[test]
+    fn no_memory_for_tables_switches_them_off() {
+        let config = Config::default_with(&Catalog::in_tree()).unwrap();
+        let plain = |table_memory| scheduler_options(&Config { table_memory, ..config.clone() }).plain;
+        assert_eq!([None, Some(1), Some(0)].map(plain), [false, false, true]);
     }
 
     #[test]

@@ -318,12 +318,8 @@ impl Scheduler {
         let Some(object) = new.as_ref().or(old.as_ref()).cloned() else {
             return;
         };
-        // A write was an event when it was answered. An older state, after a restore, is one.
         let written = self.objects.written(&object.resource, &object.key).cloned();
-        let goes_back = old.as_ref().zip(new.as_ref()).is_some_and(|(old, new)| old.is_newer_than(new));
-        let is_known = !goes_back
-            && written.as_ref().zip(new.as_ref()).is_some_and(|(written, new)| !new.is_newer_than(written));
-        let old = written.or(old);
+        let old = written.clone().or(old);
         self.cache.note_object(&object);
         let group = GroupKey::of(&object);
         let earlier = group.as_ref().and_then(|group| self.objects.forest().root_of(group));
@@ -333,6 +329,10 @@ impl Scheduler {
             Some(new) => drop(self.objects.insert(Arc::clone(new))),
             None => drop(self.objects.remove(&object.resource, &object.key)),
         }
+        // A write that is still the latest state was an event when it was answered.
+        let latest = self.objects.get(&object.resource, &object.key);
+        let is_known =
+            written.as_ref().zip(latest).is_some_and(|(written, latest)| Arc::ptr_eq(written, latest));
         if let Some(group) = group {
             self.with_queue(now, |queue, cx| {
                 if moves {

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Args, Command, Error};
 use http::Uri;
 
-use super::value::{FlagError, boolean, length, memory, memory_or_none};
+use super::value::{FlagError, boolean, length, memory};
 
 /// Configuration file, API server, recording.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -41,12 +41,12 @@ pub struct MiscOptions {
         default_value = "false", default_missing_value = "true", value_parser = boolean
     )]
     pub insight: bool,
-    /// Memory limit of evaluation tables. Default: a quarter of the container's memory limit, at
-    /// most 256Mi.
+    /// Memory limit of evaluation tables; 0 switches them off. Default: a quarter of the
+    /// container's memory limit, at most 256Mi.
     #[arg(long, value_name = "QUANTITY", value_parser = memory)]
     pub table_memory: Option<usize>,
     /// Memory limit of the log of what happened to pods, for `timeline`; 0 switches it off.
-    #[arg(long, value_name = "QUANTITY", default_value = "8Mi", value_parser = memory_or_none)]
+    #[arg(long, value_name = "QUANTITY", default_value = "8Mi", value_parser = memory)]
     pub timeline_memory: usize,
 }
 

@@ -18,7 +18,7 @@ pub enum FlagError {
     #[error("must be a duration such as 15s or 1m30s")]
     Duration,
     /// Not an amount of memory.
-    #[error("must be a positive quantity such as 256Mi")]
+    #[error("must be 0 or a quantity such as 256Mi")]
     Memory,
     /// Not a supported TLS version.
     #[error("must be VersionTLS12 or VersionTLS13; older versions are not supported")]
@@ -61,11 +61,6 @@ pub fn length(text: &str) -> Result<Duration, FlagError> {
 
 /// An amount of memory in bytes, as a Kubernetes quantity.
 pub(super) fn memory(text: &str) -> Result<usize, FlagError> {
-    memory_or_none(text).and_then(|bytes| if bytes > 0 { Ok(bytes) } else { Err(FlagError::Memory) })
-}
-
-/// The same, or 0.
-pub(super) fn memory_or_none(text: &str) -> Result<usize, FlagError> {
     let bytes = quantity::value(text).ok().and_then(|bytes| usize::try_from(bytes).ok());
     bytes.ok_or(FlagError::Memory)
 }
