@@ -3,6 +3,8 @@
 
 mod devices;
 mod gangs;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -53,8 +55,8 @@ pub struct InvariantChecker {
     runtime: Handle,
     /// The holders of the lease since the given times.
     holders: Vec<(Duration, Option<Arc<str>>)>,
-    /// When the lease of a process ends without another renewal.
-    lease_ends: BTreeMap<Arc<str>, Duration>,
+    /// When processes renewed the lease.
+    renewals: BTreeMap<Arc<str>, Vec<Duration>>,
     /// When a process acquired the lease.
     acquired: BTreeMap<Arc<str>, Duration>,
     /// By whom and when pods were bound, by UID.
@@ -118,7 +120,7 @@ impl InvariantChecker {
             zero: Instant::now(),
             runtime: Handle::current(),
             holders: vec![(Duration::ZERO, None)],
-            lease_ends: BTreeMap::new(),
+            renewals: BTreeMap::new(),
             acquired: BTreeMap::new(),
             bound: BTreeMap::new(),
             allocated: BTreeMap::new(),
@@ -172,6 +174,11 @@ impl InvariantChecker {
     /// Who holds the lease.
     pub fn leader(&self) -> Option<&Arc<str>> {
         self.holders.last().and_then(|(_, holder)| holder.as_ref())
+    }
+
+    /// When a pod was bound.
+    pub fn bound_at(&self, uid: &str) -> Option<Duration> {
+        self.bound.get(uid).map(|(_, at)| *at)
     }
 
     /// Whether the process that bound a pod still holds the lease.
@@ -261,8 +268,8 @@ impl InvariantChecker {
         let now = self.now();
         let at_sending = self.holders.iter().rev().find(|(since, _)| *since <= from.sent);
         let led = at_sending.is_some_and(|(_, holder)| holder.as_ref() == Some(&from.process));
-        let end = self.lease_ends.get(&from.process).copied().unwrap_or_default();
-        if !led || from.sent > end {
+        let end = self.lease_end(from);
+        if !led || end.is_none_or(|end| from.sent > end) {
             let holder = at_sending.and_then(|(_, holder)| holder.clone());
             self.fail(format!(
                 "{}: {method} {path} sent at {:?}, when {holder:?} led; its lease lasted until {end:?}",
@@ -281,12 +288,18 @@ impl InvariantChecker {
         }
     }
 
+    /// When the lease of a sender ends, by its renewals up to the time of sending.
+    fn lease_end(&self, from: &Sender) -> Option<Duration> {
+        let renewals = self.renewals.get(&from.process)?;
+        renewals.iter().rev().find(|at| **at <= from.sent).map(|at| *at + LEASE)
+    }
+
     fn see_lease(&mut self, from: &Sender, holder: &str) {
         let now = self.now();
         let is_own = holder.strip_prefix(&*from.process).is_some_and(|rest| rest.starts_with('_'));
         let holder = is_own.then(|| Arc::clone(&from.process));
         if is_own {
-            self.lease_ends.insert(Arc::clone(&from.process), now + LEASE);
+            self.renewals.entry(Arc::clone(&from.process)).or_default().push(now);
         }
         if self.leader() != holder.as_ref() {
             if let Some(holder) = &holder {
@@ -299,6 +312,8 @@ impl InvariantChecker {
 
     fn see_binding(&mut self, from: &Sender, pod: &BoundPod) {
         let now = self.now();
+        // The trace has the decision, too.
+        self.note(format_args!("{} bound to {}", pod.metadata.name, pod.spec.node_name));
         let before = self.bound.insert(pod.metadata.uid.clone(), (Arc::clone(&from.process), now));
         if let Some((by, at)) = before
             && !self.is_forgiving()

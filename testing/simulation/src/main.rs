@@ -28,7 +28,7 @@ struct Arguments {
     /// Run seeds that failed once, before the others.
     #[arg(long)]
     regressions: bool,
-    /// Start no further seed after this many seconds.
+    /// Start no further seed, and look for no further sabotage, after this many seconds.
     #[arg(long)]
     within: Option<u64>,
     /// The simulated minutes with workload and faults, per seed.
@@ -86,6 +86,11 @@ impl Arguments {
 
     /// Runs one seed in this process.
     fn run_here(&self, seed: u64) -> Result<bool> {
+        std::thread::spawn(move || {
+            std::thread::sleep(LONGEST_RUN);
+            eprintln!("simulate: seed {seed} does not end");
+            std::process::exit(2);
+        });
         entropy::seed(seed);
         if self.trace {
             let subscriber = tracing_subscriber::fmt().without_time().with_ansi(false);
@@ -143,6 +148,7 @@ impl Arguments {
         let others = (self.from..self.from + self.seeds).map(|seed| (seed, self.minutes, None));
         let mut seeds = failed_once.chain(others).flat_map(|seed| std::iter::repeat_n(seed, runs));
         let (mut running, mut reports) = (Vec::new(), Vec::<Report>::new());
+        let mut printed = Duration::ZERO;
         loop {
             let is_late = self.within.is_some_and(|limit| began.elapsed().as_secs() >= limit);
             while running.len() < self.jobs.max(1)
@@ -172,7 +178,7 @@ impl Arguments {
                 bail!("seed {seed} is not reproducible: traces {:x} and {:x}", first.hash, report.hash);
             }
             reports.push(report);
-            progress(&reports, began.elapsed());
+            progress(&reports, began.elapsed(), &mut printed);
         }
         print!("{}", Summary::of(&reports, began.elapsed()));
         Ok(reports.iter().all(|report| report.failures.is_empty()))
@@ -182,10 +188,10 @@ impl Arguments {
     fn shrink(&self, seed: u64) -> Result<bool> {
         let mut without = self.without.clone();
         let first = self.run_one(seed, &without, self.sabotage)?;
-        if first.failures.is_empty() {
+        let Some(failure) = first.failures.first().map(|failure| kind_of(failure)) else {
             println!("seed {seed} does not fail");
             return Ok(true);
-        }
+        };
         // Larger parts first.
         let all = first.faults + without.len();
         let mut part = all.div_ceil(2);
@@ -193,7 +199,9 @@ impl Arguments {
             let kept: Vec<usize> = (0..all).filter(|position| !without.contains(position)).collect();
             for some in kept.chunks(part) {
                 let candidate: Vec<usize> = without.iter().chain(some).copied().collect();
-                if !self.run_one(seed, &candidate, self.sabotage)?.failures.is_empty() {
+                // Another failure may need other faults.
+                let failures = self.run_one(seed, &candidate, self.sabotage)?.failures;
+                if failures.iter().any(|it| kind_of(it) == failure) {
                     without = candidate;
                     println!("{} of {all} faults are left", all - without.len());
                 }
@@ -213,8 +221,17 @@ impl Arguments {
     fn find_sabotage(&self, seeds: u64) -> Result<bool> {
         let mut sound = BTreeMap::<u64, bool>::new();
         let mut all_are_found = true;
-        let wanted = self.sabotage.as_ref().map_or(Sabotage::all(), std::slice::from_ref);
-        for &sabotage in wanted {
+        let began = Instant::now();
+        let mut wanted = self.sabotage.map_or_else(|| Sabotage::all().to_vec(), |one| vec![one]);
+        // Others each day, if there is no time for all.
+        if self.within.is_some() {
+            let first = usize::try_from(today()).unwrap_or_default() % wanted.len();
+            wanted.rotate_left(first);
+        }
+        for sabotage in wanted {
+            if self.within.is_some_and(|limit| began.elapsed().as_secs() >= limit) {
+                break;
+            }
             let mut found = None;
             for seed in self.from..self.from + seeds {
                 let report = self.run_one(seed, &self.without, Some(sabotage))?;
@@ -260,6 +277,11 @@ impl Arguments {
     }
 }
 
+/// A failure without the numbers of pods, processes and times.
+fn kind_of(failure: &str) -> String {
+    failure.chars().filter(|char| !char.is_ascii_digit() && *char != '.').collect()
+}
+
 /// Waits for a process and reads its report.
 fn finish(seed: u64, child: Child) -> Result<Report> {
     let output = child.wait_with_output()?;
@@ -286,13 +308,22 @@ fn finish(seed: u64, child: Child) -> Result<Report> {
     }
 }
 
+/// No seed takes this long. A process that waits forever would hold up all others.
+const LONGEST_RUN: Duration = Duration::from_hours(1);
+/// How often progress is printed if nobody looks at a terminal.
+const PROGRESS_PERIOD: Duration = Duration::from_mins(1);
+
 /// Seeds of a day: its number times this, and on.
 const SEEDS_A_DAY: u64 = 1000;
 
+/// The number of this day.
+fn today() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / (24 * 3600)
+}
+
 fn first_seed(text: &str) -> Result<u64, String> {
     if text == "today" {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        return Ok(since_epoch.as_secs() / (24 * 3600) * SEEDS_A_DAY);
+        return Ok(today() * SEEDS_A_DAY);
     }
     text.parse().map_err(|_| "a number or \"today\" is expected".to_owned())
 }
@@ -305,13 +336,15 @@ fn name(sabotage: Sabotage) -> String {
     sabotage.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-fn progress(reports: &[Report], took: Duration) {
+fn progress(reports: &[Report], took: Duration, printed: &mut Duration) {
     let mut out = std::io::stderr();
-    if out.is_terminal() {
+    let (start, end) = if out.is_terminal() { ("\r", " ") } else { ("", "\n") };
+    if out.is_terminal() || took >= *printed + PROGRESS_PERIOD {
+        *printed = took;
         let simulated: Duration = reports.iter().map(|report| report.simulated).sum();
         let (hours, seconds) = (simulated.as_secs() / 3600, took.as_secs());
         // The summary follows in any case.
-        let _ = write!(out, "\r{} seeds, {hours} simulated hours in {seconds} s ", reports.len());
+        let _ = write!(out, "{start}{} seeds, {hours} simulated hours in {seconds} s{end}", reports.len());
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use http_body_util::{BodyExt as _, StreamBody};
 use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use supercargo_apiserver::ApiServer;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -23,10 +23,15 @@ use tower::util::ServiceExt as _;
 
 use crate::invariants::{InvariantChecker, Sender};
 use crate::plan::{MACHINES, REPLICAS};
-use crate::sabotage::Sabotage;
+use crate::sabotage::{Sabotage, TOO_LONG, work_for};
 
 /// Connections on which nothing arrives end after this long, by their pings.
 const DEAD: Duration = Duration::from_secs(20);
+/// Of a sabotage: how long binds wait behind the fence, how late requests arrive, and when after the
+/// faults renewals end. Leases last 15 s, and the last pods are checked before that.
+const BEHIND_FENCE: Duration = Duration::from_secs(40);
+const LATE: Duration = Duration::from_mins(2);
+const LAST_RENEWAL: Duration = Duration::from_mins(4);
 /// The usual time of a message.
 const LATENCY: (u64, u64) = (1, 8);
 
@@ -58,6 +63,8 @@ struct State {
     random: Rng,
     links: [Link; MACHINES],
     faults: Faults,
+    /// When all faults ended.
+    healed: Option<Instant>,
     /// The UID that watches gave last, for a sabotage.
     last_uid: Option<Vec<u8>>,
     /// Messages since the last look.
@@ -137,7 +144,8 @@ impl Network {
         for (index, link) in links.iter_mut().enumerate() {
             link.replica = index % REPLICAS;
         }
-        let state = State { random, links, faults: Faults::default(), last_uid: None, messages: 0 };
+        let faults = Faults::default();
+        let state = State { random, links, faults, healed: None, last_uid: None, messages: 0 };
         let (state, changed, is_ending) = (Mutex::new(state), Notify::new(), AtomicBool::new(false));
         Arc::new(Self { server, checker, state, changed, streams_lists, is_ending, sabotage })
     }
@@ -191,6 +199,11 @@ impl Network {
     pub fn disconnect(&self, machine: usize) {
         self.state.lock().links[machine].end();
         self.changed.notify_waiters();
+    }
+
+    /// No more faults come.
+    pub fn heal(&self) {
+        self.state.lock().healed = Some(Instant::now());
     }
 
     /// The last pods are being deleted from now on.
@@ -250,6 +263,9 @@ impl Network {
             return Ok(rejection(StatusCode::UNPROCESSABLE_ENTITY));
         }
         let resource = watched(&request);
+        let Some(request) = self.spoil(request).await else {
+            return Ok(rejection(StatusCode::INTERNAL_SERVER_ERROR));
+        };
         let (head, body) = self.apply(from, request).await?.into_parts();
         match fate {
             Fate::Lost { .. } => return Err(reset()),
@@ -351,6 +367,28 @@ impl Network {
             () = self.ended(from.machine, epoch) => {
                 let _ = frames.send(Err(io::ErrorKind::ConnectionReset.into()));
             }
+        }
+    }
+
+    /// The request as the sabotage has it; `None` if the server rejects it.
+    async fn spoil(&self, request: Request<Bytes>) -> Option<Request<Bytes>> {
+        let path = request.uri().path();
+        match self.sabotage {
+            Some(Sabotage::LateArrival) if path.contains("/pods/") && path.ends_with("/status") => {
+                let is_late = self.state.lock().random.u32(..5) == 0;
+                sleep(if is_late { LATE } else { Duration::ZERO }).await;
+                Some(request)
+            }
+            Some(Sabotage::LostRenewal) => {
+                let healed = self.state.lock().healed;
+                let is_over = healed.is_some_and(|healed| healed.elapsed() > LAST_RENEWAL);
+                let is_write = path.contains("/leases") && request.method() != Method::GET;
+                (!is_over || !is_write).then_some(request)
+            }
+            Some(Sabotage::LostReservation) if path.contains("/resourceclaims/") => {
+                Some(request.map(|body| without_reservations(&body)))
+            }
+            _ => Some(request),
         }
     }
 
@@ -485,17 +523,45 @@ fn rejection(status: StatusCode) -> Response<mpsc::UnboundedReceiver<io::Result<
     response
 }
 
+/// A claim without its consumers; other bodies as they are.
+fn without_reservations(body: &Bytes) -> Bytes {
+    let claim = serde_json::from_slice::<Value>(body).ok();
+    let reserved = claim.filter(|claim| claim["status"]["reservedFor"].is_array());
+    reserved.map_or_else(
+        || body.clone(),
+        |mut claim| {
+            claim["status"]["reservedFor"] = json!([]);
+            claim.to_string().into()
+        },
+    )
+}
+
+/// What a sabotage does to a request within its process.
+async fn spoil_within(sabotage: Sabotage, path: &str, number: u64) {
+    match sabotage {
+        // Not those of gangs, which would start in part.
+        Sabotage::OpenFence if path.contains("/pods/pod-") && number % 5 == 3 => sleep(BEHIND_FENCE).await,
+        Sabotage::SlowTask if number % 100 == 50 => work_for(TOO_LONG),
+        _ => {}
+    }
+}
+
 /// The client of a machine's process. Call it in the runtime of the machine.
 pub fn client(
     from: Sender,
     letters: mpsc::UnboundedSender<Letter>,
+    sabotage: Option<Sabotage>,
     now: impl Fn() -> Duration + Send + Sync + 'static,
 ) -> Client {
-    let now = Arc::new(now);
+    let (now, requests) = (Arc::new(now), Arc::<AtomicU64>::default());
     let service = tower::service_fn(move |request: Request<Body>| {
         let (mut from, letters, now) = (from.clone(), letters.clone(), Arc::clone(&now));
+        let number = requests.fetch_add(1, Ordering::Relaxed);
         async move {
             let (head, body) = request.into_parts();
+            if let Some(sabotage) = sabotage {
+                spoil_within(sabotage, head.uri.path(), number).await;
+            }
             let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
             let (answer, answered) = oneshot::channel();
             from.sent = now();

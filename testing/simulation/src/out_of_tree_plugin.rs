@@ -1,6 +1,7 @@
 //! A plugin of another author: pods with the label `lonely` want a node without another such pod.
 
 use std::any::Any;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -14,7 +15,7 @@ use supercargo_framework::plugin::{
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
-    ActionType, Command, Context, CycleState, EventResource, Features, NodeInfo, Plugin, PodInfo, Status,
+    ActionType, Command, Context, CycleState, EventResource, Features, NodeInfo, Plugin, PodInfo, Status, Uid,
 };
 
 use crate::sabotage::Sabotage;
@@ -33,6 +34,8 @@ struct Lonely {
     /// What it keeps from cycle to cycle. It must keep nothing.
     keeps: Keeps,
     kept: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
+    /// Pods that it has rejected.
+    rejected: Mutex<HashSet<Uid>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,6 +45,8 @@ enum Keeps {
     Pods,
     /// Nodes that it has filtered.
     Nodes,
+    /// Its own rejections of pods.
+    Rejections,
     /// Allocations of devices whose binding has failed.
     Allocations,
     /// Not even the allocations that bindings are about to write.
@@ -55,6 +60,7 @@ pub fn catalog(sabotage: Option<Sabotage>, features: &Features) -> Catalog {
         Some(Sabotage::NoHint) => |_, _| Ok(Lonely::plugin(false, Keeps::Nothing)),
         Some(Sabotage::KeptPods) => |_, _| Ok(Lonely::plugin(true, Keeps::Pods)),
         Some(Sabotage::KeptNodes) => |_, _| Ok(Lonely::plugin(true, Keeps::Nodes)),
+        Some(Sabotage::KeptRejections) => |_, _| Ok(Lonely::plugin(true, Keeps::Rejections)),
         Some(Sabotage::KeptAllocation) => |_, _| Ok(Lonely::plugin(true, Keeps::Allocations)),
         Some(Sabotage::LostAllocation) => |_, _| Ok(Lonely::plugin(true, Keeps::NoAllocations)),
         _ => |_, _| Ok(Lonely::plugin(true, Keeps::Nothing)),
@@ -64,7 +70,16 @@ pub fn catalog(sabotage: Option<Sabotage>, features: &Features) -> Catalog {
 
 impl Lonely {
     fn plugin(hints: bool, keeps: Keeps) -> Arc<dyn Plugin> {
-        Arc::new(Self { hints, keeps, kept: Mutex::default() })
+        Arc::new(Self { hints, keeps, kept: Mutex::default(), rejected: Mutex::default() })
+    }
+
+    /// Whether it has rejected a pod once. Those of the end of a run have names of their own, and
+    /// are forgotten.
+    fn has_rejected(&self, pod: &PodInfo, is_taken: bool) -> bool {
+        if is_taken && !pod.name.starts_with("lonely") {
+            self.rejected.lock().insert(pod.uid.clone());
+        }
+        self.rejected.lock().contains(&pod.uid)
     }
 
     /// Keeps what it must not.
@@ -74,7 +89,7 @@ impl Lonely {
             return;
         }
         match self.keeps {
-            Keeps::Nothing | Keeps::Allocations | Keeps::NoAllocations => {}
+            Keeps::Nothing | Keeps::Rejections | Keeps::Allocations | Keeps::NoAllocations => {}
             Keeps::Pods => kept.extend(node.pods().iter().map(|pod| Arc::clone(pod) as Arc<_>)),
             Keeps::Nodes => kept.push(Arc::clone(node.node()) as Arc<_>),
         }
@@ -104,7 +119,9 @@ impl FilterPlugin for Lonely {
         if self.keeps != Keeps::Nothing {
             self.keep(node);
         }
-        if is_lonely(pod) && node.pods().iter().any(|other| is_lonely(other)) {
+        let is_taken = is_lonely(pod) && node.pods().iter().any(|other| is_lonely(other));
+        let has_rejected = self.keeps == Keeps::Rejections && self.has_rejected(pod, is_taken);
+        if is_taken || has_rejected {
             return Status::unschedulable("node(s) had a lonely pod");
         }
         Status::success()

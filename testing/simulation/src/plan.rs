@@ -236,8 +236,12 @@ impl Plan {
         // Drawn apart, so that seeds without groups are what they were before there were groups.
         let has_groups = Rng::with_seed(seed ^ 0x6772_6f75).u32(..4) == 0;
         for fault in faults.iter_mut().filter(|_| has_groups) {
-            if let Trouble::Lag { resource: resource @ "persistentvolumes", .. } = &mut fault.what {
-                *resource = "podgroups";
+            if let Trouble::Lag { resource, .. } = &mut fault.what {
+                match *resource {
+                    "persistentvolumes" => *resource = "podgroups",
+                    "storageclasses" => *resource = "compositepodgroups",
+                    _ => {}
+                }
             }
         }
         let pause = Duration::from_millis(pause);
@@ -341,6 +345,20 @@ pub fn exponential(random: &mut Rng, mean: Duration) -> Duration {
     mean.mul_f64(-(1.0 - random.f64()).ln())
 }
 
+/// Resources whose watches may lag.
+const WATCHED: [&str; 10] = [
+    "pods",
+    "nodes",
+    "leases",
+    "namespaces",
+    "persistentvolumes",
+    "persistentvolumeclaims",
+    "poddisruptionbudgets",
+    "storageclasses",
+    "resourceclaims",
+    "resourceslices",
+];
+
 /// A fault and the most seconds that it lasts.
 fn trouble(random: &mut Rng, has_extender: bool) -> (Trouble, u64) {
     let machine = random.usize(..MACHINES);
@@ -367,9 +385,7 @@ fn trouble(random: &mut Rng, has_extender: bool) -> (Trouble, u64) {
             (Trouble::Respond { code, percent: random.u32(5..60), applied }, 30)
         }
         15 | 16 => {
-            let resources =
-                ["pods", "nodes", "leases", "persistentvolumes", "resourceclaims", "resourceslices"];
-            let resource = resources[random.usize(..resources.len())];
+            let resource = WATCHED[random.usize(..WATCHED.len())];
             let by = Duration::from_millis(random.u64(100..20_000));
             (Trouble::Lag { replica: random.usize(..REPLICAS), resource, by }, 120)
         }

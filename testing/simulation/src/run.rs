@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use supercargo_apiserver::ApiServer;
+use supercargo_scheduler::Stats;
 
 use crate::api::{self, COMPOSITES, POD_GROUPS, PODS, RESOURCE_CLAIMS, ask, list};
 use crate::invariants::{InvariantChecker, LEASE, LEASE_PATH, claim_of, is_incomplete};
@@ -24,6 +25,8 @@ const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 /// How long pods that fit may wait after the last fault: two leases, the longest backoff, and what
 /// dead connections and repeated lists take.
 const SETTLING: Duration = Duration::from_secs(2 * LEASE.as_secs() + 10 + 60);
+/// How long these pods may wait.
+const LONGEST_WAIT: Duration = SETTLING;
 /// How long until a pod has a node that waited for another to go. Less than until the next flush.
 const HINTED: Duration = Duration::from_secs(30);
 /// How long until each waiting pod has been tried again, whatever the hints say.
@@ -129,15 +132,26 @@ fn end(world: &mut World, workload: &mut Workload, plan: &Plan) -> Result<()> {
     let probes = world.within(workload.add_probes(PROBES));
     world.run_until(world.now + LAST_FAULT)?;
     world.heal()?;
+    let healed = world.now;
     let late_probes = world.within(workload.add_late_probes(PROBES));
     world.run_until(world.now + SETTLING)?;
+    let made_way = world.now;
     world.within(workload.make_way());
     world.run_until(world.now + HINTED)?;
     world.within(check_probes(&world.server, &world.checker, &probes, &late_probes));
+    world.within(check_delays(
+        &world.server,
+        &world.checker,
+        &[&probes[..], &late_probes].concat(),
+        healed,
+        made_way,
+    ));
     let waiting = world.within(waiting(&world.server));
     world.run_until(world.now + FLUSHING)?;
     let still_waiting = world.within(self::waiting(&world.server));
-    let found = waiting.iter().filter(|(uid, _)| !still_waiting.contains_key(*uid)).count();
+    let pods = world.within(list(&world.server, PODS));
+    let is_found = |pod: &&Value| waiting.contains_key(api::uid(pod)) && !api::node_of(pod).is_empty();
+    let found = pods.iter().filter(is_found).count();
     world.checker.lock().trace.count("pods found only at the flush", found as u64);
     check_leader(world);
     world.within(check_conditions(&world.server, &world.checker, &still_waiting));
@@ -233,9 +247,32 @@ async fn check_probes(
     }
 }
 
+/// How long pods waited that were created at the end, after the faults or after the pod went that
+/// held their place.
+async fn check_delays(
+    server: &ApiServer,
+    checker: &Mutex<InvariantChecker>,
+    probes: &[String],
+    healed: Duration,
+    made_way: Duration,
+) {
+    for path in probes {
+        let pod = ask(server, Method::GET, path, None).await.1;
+        let mut checker = checker.lock();
+        let Some(at) = checker.bound_at(api::uid(&pod)) else { continue };
+        let since = if at > made_way { made_way } else { healed };
+        let delay = at.saturating_sub(since);
+        checker.trace.greatest("longest wait at the end, ms", delay.as_millis() as u64);
+        if delay > LONGEST_WAIT {
+            checker.fail(format!("{path} was bound {delay:?} after the faults"));
+        }
+    }
+}
+
 /// A new scheduler, which tries every pod, finds a node for none that waits.
 fn check_that_none_fits(world: &World, plan: &Plan, waiting: &BTreeMap<String, Value>) -> Result<()> {
-    let quiet = Plan { faults: Vec::new(), ..plan.clone() };
+    // Without memory for evaluation tables, every node is evaluated for every pod.
+    let quiet = Plan { faults: Vec::new(), table_memory: 0, ..plan.clone() };
     let mut other = World::new(&quiet, || InvariantChecker::new(Trace::new(false)), None)?;
     // The lease is not held there, and events are of no account.
     let saved = world.server.save();
@@ -274,21 +311,12 @@ fn check_sizes(world: &World) {
     let (mut left, mut largest) = (Vec::new(), 0);
     for (process, owner) in world.owners() {
         let stats = owner.scheduler().stats();
-        let sizes = [
-            ("queued pods", stats.unscheduled_pods(), 0),
-            ("cached pods", stats.pods, 0),
-            ("pending pods", stats.pending_pods, 0),
-            ("assumed pods", stats.assumed_pods, 0),
-            ("bindings", stats.bindings, 0),
-            ("preemptions", stats.preemptions, 0),
-            ("pending allocations", stats.pending_allocations, 0),
-            ("events in flight", stats.events_in_flight.len(), 0),
-            ("nodes", stats.nodes, nodes),
-            // Not even the log of changes: it is full of others.
-            ("deleted pods", world.retained().pods(process), 0),
-            ("old nodes", world.retained().old_nodes(process, owner.scheduler()), 0),
-        ];
-        let surplus = sizes.iter().filter(|(_, size, expected)| size != expected);
+        // Not even the log of changes holds them: it is full of others.
+        let (pods, old_nodes) =
+            (world.retained().pods(process), world.retained().old_nodes(process, owner.scheduler()));
+        let held = [("deleted pods", pods, 0), ("old nodes", old_nodes, 0)];
+        let surplus =
+            sizes(&stats, nodes).into_iter().chain(held).filter(|(_, size, expected)| size != expected);
         left.extend(
             surplus.map(|(what, size, expected)| format!("{process}: {size} {what}, {expected} expected")),
         );
@@ -300,6 +328,23 @@ fn check_sizes(world: &World) {
     let mut checker = world.checker.lock();
     checker.trace.greatest("largest tables that were left, bytes", largest as u64);
     left.into_iter().for_each(|what| checker.fail(format!("after all pods are gone: {what}")));
+}
+
+/// What a scheduler has without pods, and how much it should be.
+fn sizes(stats: &Stats, nodes: usize) -> [(&'static str, usize, usize); 10] {
+    let groups = stats.groups.unwrap_or_default();
+    [
+        ("queued pods", stats.unscheduled_pods(), 0),
+        ("pods that wait for a group", groups.incomplete + groups.pending, 0),
+        ("cached pods", stats.pods, 0),
+        ("pending pods", stats.pending_pods, 0),
+        ("assumed pods", stats.assumed_pods, 0),
+        ("bindings", stats.bindings, 0),
+        ("preemptions", stats.preemptions, 0),
+        ("pending allocations", stats.pending_allocations, 0),
+        ("events in flight", stats.events_in_flight.len(), 0),
+        ("nodes", stats.nodes, nodes),
+    ]
 }
 
 /// No process has much more memory than one that starts now.
@@ -317,4 +362,44 @@ fn check_memory(world: &mut World) -> Result<()> {
     }
     checker.trace.greatest("largest new process, bytes", new as u64);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use supercargo_scheduler::GroupLengths;
+
+    #[test]
+    fn every_size_of_a_scheduler_without_pods_is_checked() {
+        let surplus = |change: fn(&mut Stats)| {
+            let mut stats = Stats { nodes: 3, ..Stats::default() };
+            change(&mut stats);
+            let sizes = sizes(&stats, 3).into_iter().filter(|(_, size, expected)| size != expected);
+            sizes.map(|(what, ..)| what).collect::<Vec<_>>()
+        };
+        assert!(surplus(|_| ()).is_empty());
+        let changes: [(fn(&mut Stats), &str); 12] = [
+            (|stats| stats.queue[0] = 1, "queued pods"),
+            (|stats| stats.queue[4] = 1, "queued pods"),
+            (
+                |stats| stats.groups = Some(GroupLengths { pods: [0, 0, 0, 1], ..GroupLengths::default() }),
+                "queued pods",
+            ),
+            (
+                |stats| stats.groups = Some(GroupLengths { pending: 1, ..GroupLengths::default() }),
+                "pods that wait for a group",
+            ),
+            (|stats| stats.pods = 1, "cached pods"),
+            (|stats| stats.pending_pods = 1, "pending pods"),
+            (|stats| stats.assumed_pods = 1, "assumed pods"),
+            (|stats| stats.bindings = 1, "bindings"),
+            (|stats| stats.preemptions = 1, "preemptions"),
+            (|stats| stats.pending_allocations = 1, "pending allocations"),
+            (|stats| stats.events_in_flight.push(("a".to_owned(), 1)), "events in flight"),
+            (|stats| stats.nodes = 2, "nodes"),
+        ];
+        for (change, what) in changes {
+            assert_eq!(surplus(change), [what]);
+        }
+    }
 }

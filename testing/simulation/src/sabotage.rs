@@ -18,6 +18,12 @@ pub enum Sabotage {
     SlowClocks,
     /// A process does not notice that its machine was suspended, so that its lease ends too late.
     BlindFence,
+    /// A bind waits behind the fence, and is sent when the lease may be over.
+    OpenFence,
+    /// A request is never given up, and arrives two minutes late.
+    LateArrival,
+    /// The lease is never renewed at the end of a run.
+    LostRenewal,
     /// A bind is sent twice.
     BindTwice,
     /// A bind is never sent.
@@ -38,6 +44,8 @@ pub enum Sabotage {
     MissedWakeUp,
     /// A turn takes more than a second of work.
     SlowTurn,
+    /// A task beside the scheduler takes more than a second of work.
+    SlowTask,
     /// A turn panics.
     Panic,
     /// Watches skip an event.
@@ -50,6 +58,8 @@ pub enum Sabotage {
     SharedUid,
     /// A plugin rejects pods, and its hint never queues them again.
     NoHint,
+    /// A plugin rejects pods forever that it has rejected once.
+    KeptRejections,
     /// A plugin keeps the pods of nodes that it has filtered.
     KeptPods,
     /// A plugin keeps nodes that it has filtered.
@@ -59,6 +69,10 @@ pub enum Sabotage {
     LostAllocation,
     /// An allocation stays pending when its binding has failed.
     KeptAllocation,
+    /// Claims are not reserved for the pods that get them.
+    LostReservation,
+    /// Evaluation tables have no limit.
+    LargeTables,
     /// The plugin that holds the pods of a gang back is off, so that gangs start in part.
     SplitGang,
     /// The roots of trees are ignored, so that trees start in part.
@@ -79,6 +93,8 @@ impl Sabotage {
     }
 }
 
+/// More work than a turn or a task may take.
+pub const TOO_LONG: Duration = Duration::from_millis(1_500);
 /// How much memory is lost with each sabotaged binding.
 const KEPT_BYTES: usize = 1 << 16;
 
@@ -139,7 +155,7 @@ impl CarryOut for Saboteur {
                 self.effects.carry_out(effect);
             }
             (Sabotage::SlowTurn, effect) => {
-                work_for(Duration::from_millis(1_500));
+                work_for(TOO_LONG);
                 self.effects.carry_out(effect);
             }
             (Sabotage::Panic, _) => panic!("sabotage"),
@@ -158,7 +174,7 @@ impl CarryOut for Saboteur {
 }
 
 /// Keeps this thread busy.
-fn work_for(time: Duration) {
+pub fn work_for(time: Duration) {
     let began = cpu_time();
     while cpu_time().saturating_sub(began) < time {
         std::hint::black_box(began);

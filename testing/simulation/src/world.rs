@@ -36,8 +36,8 @@ use crate::workload::Workload;
 
 /// The shortest and the longest slice.
 const SLICES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
-/// A turn of the scheduler must take less work.
-const LONGEST_TURN: Duration = Duration::from_secs(1);
+/// A turn of the scheduler, and all other tasks of a slice together, must take less work.
+const LONGEST_STEP: Duration = Duration::from_secs(1);
 /// How often the inner consistency of schedulers is checked.
 const CHECK_PERIOD: Duration = Duration::from_secs(30);
 /// How often etcd is backed up, and how many backups are kept.
@@ -296,6 +296,7 @@ impl World {
     pub fn heal(&mut self) -> Result<()> {
         self.is_healed = true;
         self.lasting.clear();
+        self.within(async { self.network.heal() });
         self.checker.lock().end_disturbance();
         self.settle()
     }
@@ -399,6 +400,8 @@ impl World {
         let (letters, checker, config) =
             (self.letters.clone(), Arc::clone(&self.checker), self.disks.path(index));
         let (extender, sabotage) = (self.extender.clone(), self.sabotage);
+        let is_limited = sabotage != Some(Sabotage::LargeTables);
+        let table_memory = if is_limited { self.table_memory } else { 1 << 30 };
         // The sender's part of a slice has no finer true time.
         let (zero, server) = (self.zero, self.runtime.handle().clone());
         let now = move || {
@@ -412,9 +415,9 @@ impl World {
             now: self.now,
             is_blind: self.sabotage == Some(Sabotage::BlindFence),
             config: &config,
-            table_memory: self.table_memory,
+            table_memory,
             catalog: out_of_tree_plugin::catalog(self.sabotage, &self.features),
-            client: Box::new(move || client(from, letters, now)),
+            client: Box::new(move || client(from, letters, sabotage, now)),
             change: &move |owner| {
                 owner.set_calls(Box::new(extender.clone()));
                 if let Some(sabotage) = sabotage {
@@ -484,8 +487,10 @@ impl World {
         let mut checker = self.checker.lock();
         checker.trace.greatest("longest tasks of a slice, µs of work", slice_took.as_micros() as u64);
         checker.trace.greatest("longest turn, µs of work", longest.as_micros() as u64);
-        if longest > LONGEST_TURN {
-            checker.fail(format!("{}: a turn took {longest:?} of work", slot.process));
+        for (what, took) in [("a turn", longest), ("tasks of a slice", slice_took)] {
+            if took > LONGEST_STEP {
+                checker.fail(format!("{}: {what} took {took:?} of work", slot.process));
+            }
         }
         if let Progress::Ended(outcome) = progress {
             let how = outcome.map_or_else(|error| format!("{error:#}"), |()| "as asked".to_owned());
@@ -548,6 +553,22 @@ fn owners(machines: &[Slot; MACHINES]) -> impl Iterator<Item = (&Arc<str>, &Owne
 mod tests {
     use super::*;
     use crate::trace::Trace;
+
+    #[test]
+    fn tables_and_the_log_of_changes_have_limits() {
+        let plan = Plan { table_memory: 1000, ..Plan::new(1, Duration::ZERO, &[]) };
+        let world = World::new(&plan, || InvariantChecker::new(Trace::new(false)), None).unwrap();
+        let mut stats = Stats { changes: FEW_CHANGES, ..Stats::default() };
+        stats.tables.bytes = 1000;
+        assert!(world.surplus(&stats).is_empty());
+        stats.tables.bytes += 1;
+        assert_eq!(world.surplus(&stats), ["1001 bytes of evaluation tables, 1000 at most"]);
+        stats = Stats { changes: FEW_CHANGES + 1, ..Stats::default() };
+        assert_eq!(world.surplus(&stats), ["1025 changes in the log, 1024 at most"]);
+        // Many pods and nodes allow for more.
+        stats.pods = FEW_CHANGES;
+        assert!(world.surplus(&stats).is_empty());
+    }
 
     #[test]
     fn end_of_a_fault_ends_no_other_of_its_kind() {
