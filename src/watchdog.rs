@@ -41,7 +41,9 @@ pub(crate) struct Watchdog {
 pub(crate) enum Subject {
     /// A cycle of this pod, or of its group.
     Cycle(Arc<PodInfo>),
-    /// A change of a pod.
+    /// A change of a pod that waits for a node.
+    Waiting(Arc<PodInfo>),
+    /// A change of a pod that has a node, or is gone.
     Pod(Arc<PodInfo>),
     /// A change of a node.
     Node(Arc<NodeRecord>),
@@ -53,7 +55,10 @@ impl Subject {
     /// The object that an informer reports. Other inputs are short.
     pub(crate) fn of(input: &Input) -> Option<Self> {
         match input {
-            Input::AssignedPod(change) | Input::QueuedPod(change) => Some(Self::Pod(latest(change))),
+            Input::AssignedPod(change) | Input::QueuedPod(change @ Notification::Deleted(_)) => {
+                Some(Self::Pod(latest(change)))
+            }
+            Input::QueuedPod(change) => Some(Self::Waiting(latest(change))),
             Input::Node(change) => Some(Self::Node(latest(change))),
             Input::Object(change) => Some(Self::Object(latest(change))),
             _ => None,
@@ -72,7 +77,9 @@ impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cycle(pod) => write!(f, "while scheduling pod {}", pod.key()),
-            Self::Pod(pod) => write!(f, "while handling an update of pod {}", pod.key()),
+            Self::Waiting(pod) | Self::Pod(pod) => {
+                write!(f, "while handling an update of pod {}", pod.key())
+            }
             Self::Node(node) => write!(f, "while handling an update of node {}", node.name),
             Self::Object(object) => {
                 write!(f, "while handling an update of {} {}", object.resource, object.key)
@@ -89,10 +96,11 @@ pub(crate) struct Stalled {
 }
 
 impl Stalled {
-    /// The pod that it tries.
+    /// The pod that it tries, or whose update it handles. A pod that is bound or gone is tried no
+    /// more.
     pub(crate) fn pod(&self) -> Option<&PodInfo> {
         match &self.subject {
-            Some(Subject::Cycle(pod)) => Some(pod),
+            Some(Subject::Cycle(pod) | Subject::Waiting(pod)) => Some(pod),
             _ => None,
         }
     }
@@ -215,6 +223,25 @@ mod tests {
 
         watchdog.begin(None);
         assert!(watchdog.expired().await.to_string().ends_with(" 60 s"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_is_to_blame_only_while_it_waits_for_a_node() {
+        let watchdog = Watchdog::new(Duration::ZERO);
+        let pod = || Arc::new(pod("p").build());
+        let updated = || Notification::Updated { old: pod(), new: pod() };
+        let inputs = [
+            (Input::QueuedPod(Notification::Added(pod())), true),
+            (Input::QueuedPod(updated()), true),
+            (Input::QueuedPod(Notification::Deleted(pod())), false),
+            (Input::AssignedPod(updated()), false),
+        ];
+        for (input, is_to_blame) in inputs {
+            watchdog.begin(Subject::of(&input));
+            let stalled = watchdog.expired().await;
+            assert!(stalled.to_string().ends_with(" while handling an update of pod default/p"), "{stalled}");
+            assert_eq!(stalled.pod().is_some(), is_to_blame, "{input:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

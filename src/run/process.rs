@@ -388,7 +388,8 @@ async fn changed<T>(receiver: Option<&mut watch::Receiver<T>>) {
     pending::<()>().await;
 }
 
-/// Marks the pod with which the scheduler stalled, so that the next process tries it last.
+/// Marks the pod with which the scheduler stalled, so that the next process tries it last. It may
+/// be gone by now.
 async fn set_back(api: &Api, host: &Host, stalled: Stalled) -> Stalled {
     if let Some(pod) = stalled.pod() {
         let patch = supercargo_scheduler::stalled(pod, stalled.stalled_for, host.clock.now().wall);

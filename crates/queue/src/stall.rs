@@ -1,6 +1,6 @@
-//! Pods during whose attempt a scheduler made no progress and had to end.
+//! Pods during whose attempt or update a scheduler made no progress and had to end.
 //!
-//! Such a pod would end each process that tries it. So the process that ends marks it in its
+//! Such a pod would end each process that meets it. So the process that ends marks it in its
 //! PodScheduled condition, and the next one tries the pod last, after a delay.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub fn delay(pod: &PodInfo, now: Timestamp) -> Duration {
     marked.map_or(DELAYS.0, |since| now.since(since).clamp(DELAYS.0, DELAYS.1))
 }
 
-/// The condition that marks a pod whose attempt has taken `stalled_for`.
+/// The condition that marks a pod whose attempt or update has taken `stalled_for`.
 pub fn condition(pod: &PodInfo, stalled_for: Duration, now: Timestamp) -> PodCondition {
     let current = pod.status.pod_scheduled.as_ref().filter(|condition| &*condition.status == "False");
     let message = format!(

@@ -1,4 +1,4 @@
-//! The last write of a process that ends because an attempt makes no progress.
+//! The last write of a process that ends because it makes no progress with a pod.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use supercargo_framework::{PodInfo, Timestamp};
 
 use crate::effect::StatusPatch;
 
-/// Marks a pod whose attempt has taken `stalled_for`: the next process tries it after all others
-/// (see [`supercargo_queue::stall`]).
+/// Marks a pod whose attempt or update has taken `stalled_for`: the next process tries it after all
+/// others (see [`supercargo_queue::stall`]).
 pub fn stalled(pod: &PodInfo, stalled_for: Duration, now: Timestamp) -> StatusPatch {
     StatusPatch {
         pod: pod.key(),
