@@ -45,9 +45,6 @@ pub struct QueuedPod {
     pub began: TimePoint,
     /// The kind of the group that it stands for, with its priority. The members are beside.
     pub(crate) group: Option<GroupKind>,
-    /// Whether it stands for a group whose members were all rejected by the plugin that holds them,
-    /// and by no other.
-    pub(crate) is_held_alike: bool,
     /// Whether it was just taken out of unschedulableEntities for its own sake. If PreEnqueue holds
     /// it then, it has not moved.
     pub(crate) stays: bool,
@@ -74,7 +71,6 @@ impl QueuedPod {
             backoff_until: None,
             began: TimePoint::default(),
             group: None,
-            is_held_alike: false,
             stays: false,
             sequence: 0,
         }

@@ -127,12 +127,6 @@ impl Groups {
         self.queued.values().chain(self.waiting_aside()).flatten()
     }
 
-    /// Whether all members were rejected by the plugin that holds the group, and by no other.
-    pub(crate) fn are_held_alike(&self, entry: &QueuedPod) -> bool {
-        let holder = &entry.gating_plugin;
-        holder.is_some() && self.members(entry.uid()).iter().all(|member| member.rejectors().eq(holder))
-    }
-
     /// Members that wait for their PodGroup or for the end of their group's attempt.
     fn waiting_aside(&self) -> impl Iterator<Item = &Vec<QueuedPod>> {
         self.incomplete.values().chain(self.popped.as_ref().map(|popped| &popped.pending))
@@ -401,6 +395,9 @@ impl SchedulingQueue {
         let mut members = self.groups.members_mut(&entry).iter_mut();
         if let Some(member) = members.find(|member| *member.uid() == new.uid) {
             member.pod = Arc::clone(new);
+            if let Some(queued) = self.entries.get(&entry) {
+                self.unschedulable.entities.add_claims(queued.sequence, member);
+            }
         }
         self.nominator.update(old, new);
         if is_stalled(new) && !is_stalled(old) {
@@ -433,23 +430,22 @@ impl SchedulingQueue {
         change: &Change,
         pre_check: PreCheck,
     ) -> Vec<(u64, QueueingStrategy)> {
-        let entry = |uid| self.entries.get(uid);
-        let mut concerned: Vec<&QueuedPod> = self.unschedulable.entities().filter_map(entry).collect();
-        for (holder, held) in self.unschedulable.held() {
-            match self.hints.groups_about(holder, event, change) {
-                None => concerned.extend(held.values().filter_map(entry)),
-                // Gangs that wait for pods: a new pod concerns one of them.
-                Some(groups) => {
-                    let roots = groups.iter().filter_map(|key| cx.objects.forest().root_of(key));
-                    let named = roots.filter_map(|root| self.entries.get(&self.groups.uid_of(&root)));
-                    concerned.extend(named.filter(|queued| held.contains_key(&queued.sequence)));
-                }
+        let mut concerned = BTreeSet::new();
+        for (rejection, alike) in self.unschedulable.entities.by_rejection() {
+            let reach = self.hints.reach(rejection, event, change);
+            if reach.all {
+                concerned.extend(&alike.sequences);
+                continue;
             }
+            // Gangs that wait for pods: a new pod concerns one of them.
+            let roots = reach.groups.iter().filter_map(|key| cx.objects.forest().root_of(key));
+            let named = roots.filter_map(|root| self.entries.get(&self.groups.uid_of(&root)));
+            concerned.extend(named.map(|queued| queued.sequence).filter(|it| alike.sequences.contains(it)));
+            concerned.extend(reach.claims.iter().flat_map(|claim| alike.with_claim(claim)));
         }
-        concerned
-            .retain(|queued| pre_check.admits(queued.pod.priority) && !self.hints.is_held(queued, event));
-        let ask = |queued: &QueuedPod| (queued.sequence, self.group_strategy(cx, queued, event, change));
-        concerned.into_iter().map(ask).collect()
+        let queued = concerned.into_iter().filter_map(|sequence| self.waiting(sequence));
+        let admitted = queued.filter(|it| pre_check.admits(it.pod.priority));
+        admitted.map(|it| (it.sequence, self.group_strategy(cx, it, event, change))).collect()
     }
 
     /// What an event means for a group: the best that it means for a member.

@@ -12,9 +12,10 @@ use super::context::QueueCx;
 use super::entry::QueuedPod;
 use super::queueing_strategy::QueueingStrategy;
 use super::size::Amounts;
+use super::waiting_groups::GroupRejection;
 use supercargo_runtime::observer::{Observation, Timespan};
 use supercargo_runtime::panic_guard::guard;
-use supercargo_runtime::profile::{Profile, ProfileIndex, Profiles, all_events};
+use supercargo_runtime::profile::{Profile, Profiles, all_events};
 
 /// The name that stands for all extenders in a diagnosis.
 pub const EXTENDER: &str = "Extender";
@@ -92,32 +93,32 @@ impl QueueingHints {
         Concerned { event, change, hints: hints.collect() }
     }
 
-    /// Whether a PreEnqueue plugin that does not register for the event holds the pod. A wildcard
+    /// Whether the PreEnqueue plugin that holds a pod does not register for the event. A wildcard
     /// event makes the queue ask every plugin again.
-    pub(crate) fn is_held(&self, entry: &QueuedPod, event: &ClusterEvent) -> bool {
-        if event.is_wildcard() {
-            return false;
-        }
-        entry.gating_plugin.as_ref().is_some_and(|plugin| !self.plugin_interested(plugin, event))
+    pub(crate) fn is_held(&self, gating_plugin: Option<&Text>, event: &ClusterEvent) -> bool {
+        !event.is_wildcard() && gating_plugin.is_some_and(|plugin| !self.plugin_interested(plugin, event))
     }
 
-    /// The groups in whose trees are all pods that a plugin's hints may queue; `None` for all pods.
-    pub(crate) fn groups_about(
+    /// The groups rejected so that the event may help.
+    pub(crate) fn reach<'a>(
         &self,
-        (profile, plugin): (ProfileIndex, &Text),
+        rejection: &GroupRejection,
         event: &ClusterEvent,
-        change: &Change,
-    ) -> Option<SmallVec<[GroupKey; 1]>> {
+        change: &'a Change,
+    ) -> Reach<'a> {
+        if self.is_held(rejection.gating_plugin.as_ref(), event) {
+            return Reach::default();
+        }
         if event.is_wildcard() {
-            return None;
+            return Reach::ALL;
         }
-        let mut groups = SmallVec::new();
-        for registration in &self.by_profile[profile.0] {
-            if registration.plugin == *plugin && registration.event.matches(event) {
-                groups.extend((registration.caching.group?)(change));
-            }
+        let mut reach = Reach::default();
+        for (profile, plugin) in &rejection.rejectors {
+            let Some(plugin) = plugin else { return Reach::ALL };
+            let registered = self.by_profile[profile.0].iter().filter(|it| it.event.matches(event));
+            registered.filter(|it| it.plugin == *plugin).for_each(|it| reach.extend(&it.caching, change));
         }
-        Some(groups)
+        reach
     }
 
     /// What the event means for the pod: the hints of the plugins that rejected it decide.
@@ -136,6 +137,29 @@ impl QueueingHints {
             return if about_another { QueueingStrategy::Skip } else { QueueingStrategy::AfterBackoff };
         }
         self.concerned(entry, event, change).strategy(cx, &entry.pod)
+    }
+}
+
+/// The groups of pods that an event may help.
+#[derive(Default)]
+pub(crate) struct Reach<'a> {
+    pub(crate) all: bool,
+    /// Those in whose trees these groups are.
+    pub(crate) groups: SmallVec<[GroupKey; 1]>,
+    /// Those with a pod that names one of these claims.
+    pub(crate) claims: SmallVec<[&'a Arc<str>; 1]>,
+}
+
+impl<'a> Reach<'a> {
+    const ALL: Self = Self { all: true, groups: SmallVec::new_const(), claims: SmallVec::new_const() };
+
+    /// Adds the groups that a hint may queue.
+    fn extend(&mut self, hint: &HintCaching, change: &'a Change) {
+        match (hint.group, hint.claim.and_then(|claim| claim(change))) {
+            (Some(group), _) => self.groups.extend(group(change)),
+            (None, Some(claim)) => self.claims.push(claim),
+            (None, None) => self.all = true,
+        }
     }
 }
 

@@ -29,6 +29,7 @@ mod steady_clock;
 #[cfg(test)]
 mod tests;
 mod unschedulable;
+mod waiting_groups;
 
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
@@ -322,7 +323,7 @@ impl SchedulingQueue {
         if active + backoff + unschedulable + held != self.entries.len() || gated != held {
             found.push(format!("{} pods, {gated} gated, {:?}", self.entries.len(), self.lengths()));
         }
-        let in_classes = self.unschedulable.count_in_classes() + self.unschedulable.count_entities();
+        let in_classes = self.unschedulable.count_in_classes() + self.unschedulable.entities.len();
         if in_classes != self.unschedulable.len() {
             found.push(format!(
                 "{in_classes} of {} unschedulable pods are in classes",
@@ -407,7 +408,7 @@ impl SchedulingQueue {
         let is_unschedulable = self.unschedulable.remove(entry);
         entry.pod = Arc::clone(new);
         if is_unschedulable {
-            self.unschedulable.insert(entry, || self.hints.scope(entry));
+            self.unschedulable.insert(entry, &[], || self.hints.scope(entry));
         }
         let (active, backoff) = (ActiveRank::new(entry, &self.sort), BackoffRank::new(entry, &self.sort));
         self.nominator.update(old, new);

@@ -88,14 +88,14 @@ impl SchedulingQueue {
         let own = own.filter(|entry| self.unschedulable.contains(entry));
         let mut movable = Vec::new();
         if let Some(own) = own.filter(|own| pre_check.admits_own(own.pod.priority))
-            && !self.hints.is_held(own, event)
+            && !self.hints.is_held(own.gating_plugin.as_ref(), event)
         {
             movable.push((own.sequence, self.hints.strategy(cx, own, event, change)));
         }
         let own = own.map(|own| own.sequence);
         for group in self.unschedulable.groups() {
             let Some(any) = group.any().and_then(|sequence| self.waiting(sequence)) else { continue };
-            if !self.hints.is_held(any, event) {
+            if !self.hints.is_held(any.gating_plugin.as_ref(), event) {
                 let hints = self.hints.concerned(any, event, change);
                 movable_of_group(cx, group, &hints, pre_check, own, &mut movable);
             }
@@ -108,7 +108,7 @@ impl SchedulingQueue {
     }
 
     /// The pod in unschedulableEntities with a sequence number.
-    fn waiting(&self, sequence: u64) -> Option<&QueuedPod> {
+    pub(crate) fn waiting(&self, sequence: u64) -> Option<&QueuedPod> {
         self.entries.get(self.unschedulable.uid(sequence)?)
     }
 
@@ -309,8 +309,8 @@ impl SchedulingQueue {
             cause.report(cx, QueueName::Unschedulable, self.entity(&entry));
         }
         entry.sequence = self.take_sequence();
-        entry.is_held_alike = entry.group.is_some() && self.groups.are_held_alike(&entry);
-        self.unschedulable.insert(&entry, || self.hints.scope(&entry));
+        let members = self.groups.members(entry.uid());
+        self.unschedulable.insert(&entry, members, || self.hints.scope(&entry));
         self.put_entry(entry);
     }
 

@@ -41,8 +41,9 @@ impl SchedulingQueue {
             PreCheck::MaxPriority(max) => pod.priority <= max,
         };
         let waiting = self.unschedulable.uids().map(|uid| &self.entries[uid]);
-        let candidates =
-            waiting.filter(|entry| is_candidate(&entry.pod) && !self.hints.is_held(entry, event));
+        let candidates = waiting.filter(|entry| {
+            is_candidate(&entry.pod) && !self.hints.is_held(entry.gating_plugin.as_ref(), event)
+        });
         let mut strategy = |entry: &QueuedPod| match self.groups.members(entry.uid()) {
             [] => self.hints.strategy(&mut cx, entry, event, change),
             members => {

@@ -13,6 +13,7 @@ use supercargo_framework::{PodInfo, PodSpec, Text, Uid};
 
 use super::entry::QueuedPod;
 use super::size::{Amounts, Size};
+use super::waiting_groups::WaitingGroups;
 use supercargo_framework::hash_seed::{HashSeed, SeededMap};
 use supercargo_runtime::profile::ProfileIndex;
 
@@ -22,10 +23,7 @@ pub(crate) struct Unschedulable {
     pods: BTreeMap<u64, Uid>,
     groups: BTreeMap<Rejection, Group>,
     /// The entries of groups of pods. They are in no class: hints are asked about each member.
-    entities: BTreeMap<u64, Uid>,
-    /// Those whose members are all held by one plugin, which alone has rejected them, by that
-    /// plugin.
-    held: BTreeMap<(ProfileIndex, Text), BTreeMap<u64, Uid>>,
+    pub(crate) entities: WaitingGroups,
     /// The number of pods that a PreEnqueue plugin holds.
     gated: usize,
     seed: HashSeed,
@@ -91,24 +89,24 @@ impl Unschedulable {
         Self {
             pods: BTreeMap::new(),
             groups: BTreeMap::new(),
-            entities: BTreeMap::new(),
-            held: BTreeMap::new(),
+            entities: WaitingGroups::default(),
             gated: 0,
             seed,
         }
     }
 
-    /// Adds a pod. `scope` is what the hints of the plugins that rejected it read of a pod.
-    pub(crate) fn insert(&mut self, entry: &QueuedPod, scope: impl FnOnce() -> HintScope) {
+    /// Adds a pod, or the entry of a group with these members. `scope` is what the hints of the
+    /// plugins that rejected a pod read of it.
+    pub(crate) fn insert(
+        &mut self,
+        entry: &QueuedPod,
+        members: &[QueuedPod],
+        scope: impl FnOnce() -> HintScope,
+    ) {
         self.pods.insert(entry.sequence, entry.uid().clone());
         self.gated += usize::from(entry.gating_plugin.is_some());
         if entry.group.is_some() {
-            let entities = match holder(entry) {
-                Some(holder) => self.held.entry(holder).or_default(),
-                None => &mut self.entities,
-            };
-            entities.insert(entry.sequence, entry.uid().clone());
-            return;
+            return self.entities.insert(entry, members);
         }
         let group = self.groups.entry(Rejection::of(entry));
         group.or_insert_with(|| Group::new(scope())).insert(entry, &self.seed);
@@ -121,7 +119,7 @@ impl Unschedulable {
         }
         self.gated -= usize::from(entry.gating_plugin.is_some());
         if entry.group.is_some() {
-            self.remove_entity(entry);
+            self.entities.remove(entry.sequence);
             return true;
         }
         let rejection = Rejection::of(entry);
@@ -132,19 +130,6 @@ impl Unschedulable {
             }
         }
         true
-    }
-
-    fn remove_entity(&mut self, entry: &QueuedPod) {
-        let Some(holder) = holder(entry) else {
-            self.entities.remove(&entry.sequence);
-            return;
-        };
-        if let Some(entities) = self.held.get_mut(&holder) {
-            entities.remove(&entry.sequence);
-            if entities.is_empty() {
-                self.held.remove(&holder);
-            }
-        }
     }
 
     /// Whether the pod is here.
@@ -160,21 +145,6 @@ impl Unschedulable {
     /// The pods in their order of arrival.
     pub(crate) fn uids(&self) -> impl Iterator<Item = &Uid> {
         self.pods.values()
-    }
-
-    /// The entries of groups of pods whose members hints have to be asked about.
-    pub(crate) fn entities(&self) -> impl Iterator<Item = &Uid> {
-        self.entities.values()
-    }
-
-    /// The entries of all other groups of pods, by the plugin that holds them.
-    pub(crate) fn held(&self) -> impl Iterator<Item = ((ProfileIndex, &Text), &BTreeMap<u64, Uid>)> {
-        self.held.iter().map(|((profile, plugin), entities)| ((*profile, plugin), entities))
-    }
-
-    /// The number of groups of pods.
-    pub(crate) fn count_entities(&self) -> usize {
-        self.entities.len() + self.held.values().map(BTreeMap::len).sum::<usize>()
     }
 
     /// Pods by the plugins that rejected them.
@@ -203,11 +173,6 @@ impl Unschedulable {
     pub(crate) fn count_in_classes(&self) -> usize {
         self.groups().map(|group| group.whole.count()).sum()
     }
-}
-
-/// The plugin that holds all members of a group, and alone has rejected them.
-fn holder(entry: &QueuedPod) -> Option<(ProfileIndex, Text)> {
-    Some((entry.profile, entry.gating_plugin.clone().filter(|_| entry.is_held_alike)?))
 }
 
 impl Rejection {
@@ -319,7 +284,7 @@ impl Index {
 }
 
 /// The keys of a pod's claims.
-fn claims(pod: &PodInfo) -> impl Iterator<Item = Box<str>> {
+pub(crate) fn claims(pod: &PodInfo) -> impl Iterator<Item = Box<str>> {
     pod.claim_names().map(|name| format!("{}/{name}", pod.namespace).into())
 }
 
@@ -487,7 +452,7 @@ mod tests {
             })
             .collect();
         for replica in &replicas {
-            unschedulable.insert(replica, || scope);
+            unschedulable.insert(replica, &[], || scope);
         }
         let count = |unschedulable: &Unschedulable, scope| {
             unschedulable.groups().flat_map(|group| group.classes_within(scope, None)).count()
@@ -518,7 +483,7 @@ mod tests {
                 let mut changed = pod("changed").build();
                 change(&mut changed);
                 for (i, pod) in [pod("plain").build(), changed.clone(), changed].into_iter().enumerate() {
-                    unschedulable.insert(&entry(i as u64, pod), || scope);
+                    unschedulable.insert(&entry(i as u64, pod), &[], || scope);
                 }
                 let classes = unschedulable.groups().flat_map(Group::classes).count();
                 let expected = 1 + usize::from(scope == part || scope == HintScope::POD);
@@ -538,7 +503,7 @@ mod tests {
         let pods: Vec<_> =
             std::iter::zip(0.., ["a", "b", "a"]).map(|(i, claim)| entry(i, with_claim(claim))).collect();
         for pod in &pods {
-            unschedulable.insert(pod, || HintScope::POD);
+            unschedulable.insert(pod, &[], || HintScope::POD);
         }
         let found = |unschedulable: &Unschedulable, key: &str| {
             let pods = unschedulable.groups().flat_map(|group| group.pods_of_claim(key));
@@ -557,7 +522,7 @@ mod tests {
     fn the_whole_pod_has_a_class_of_its_own() {
         let mut unschedulable = unschedulable();
         for pod in pods(|pod, _| pod) {
-            unschedulable.insert(&pod, || HintScope::POD | HintScope::LABELS);
+            unschedulable.insert(&pod, &[], || HintScope::POD | HintScope::LABELS);
         }
         assert_eq!(unschedulable.groups().flat_map(Group::classes).count(), 3);
     }
@@ -567,7 +532,7 @@ mod tests {
         let mut unschedulable = unschedulable();
         let pods = pods(|pod, i| pod.label("index", &i.to_string()));
         for pod in &pods {
-            unschedulable.insert(pod, || HintScope::LABELS);
+            unschedulable.insert(pod, &[], || HintScope::LABELS);
         }
         for (i, pod) in pods.iter().enumerate() {
             unschedulable.remove(pod);
@@ -582,7 +547,7 @@ mod tests {
         let mut pods = pods(|pod, i| pod.priority(i as i32));
         pods[2].pending_plugins.insert("Gang".into());
         for pod in &pods {
-            unschedulable.insert(pod, HintScope::empty);
+            unschedulable.insert(pod, &[], HintScope::empty);
         }
         let classes: Vec<usize> = unschedulable.groups().map(|group| group.classes().count()).collect();
         assert_eq!(classes, [2, 1]);
@@ -594,7 +559,7 @@ mod tests {
         let mut pods = pods(|pod, _| pod);
         pods[1].gating_plugin = Some("Gates".into());
         for pod in &pods {
-            unschedulable.insert(pod, || HintScope::REQUESTS);
+            unschedulable.insert(pod, &[], || HintScope::REQUESTS);
         }
         assert_eq!((unschedulable.len(), unschedulable.gated(), unschedulable.count_in_classes()), (3, 1, 3));
         assert!(pods.iter().all(|pod| unschedulable.remove(pod)));

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use supercargo_framework::objects::{
-    Body, CompositePodGroup, GroupKey, GroupPolicy, GroupSpec, MemberStage, Object, resources,
+    Body, CompositePodGroup, GroupKey, GroupPolicy, GroupSpec, MemberStage, Object, ResourceClaim, resources,
 };
+use supercargo_framework::pod::RareSpec;
+use supercargo_framework::pod_claims::{PodClaim, PodClaimSource, PodClaimStatus, PodClaimStatuses};
 use supercargo_framework::testing::object;
 
 use super::*;
@@ -342,6 +344,90 @@ fn activating_a_member_activates_its_group() {
     assert_eq!(bed.places(&["a", "b"]), [Some(Place::Backoff); 2]);
     bed.with(|queue, cx| queue.activate(cx, &Arc::new(member("b").build())));
     assert_eq!(bed.places(&["a", "b"]), [Some(Place::Active); 2]);
+}
+
+/// The event of a new pod that waits for a node.
+fn new_pod(bed: &mut TestBed, group: &str) {
+    let change = Change::Pod { old: None, new: Some(Arc::new(pod("new").group(group).build())) };
+    let event = ClusterEvent::new(EventResource::UnscheduledPod, ActionType::ADD);
+    bed.with(|queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
+}
+
+/// Groups `g0` to `g9`: their pods were rejected, and then one of three was deleted.
+fn gangs_that_lost_a_pod() -> TestBed {
+    let mut bed = TestBed::with_groups();
+    bed.now.wall = Timestamp(0);
+    for number in 0..10 {
+        let group = format!("g{number}");
+        bed.set_in_tree(pod_group(&group, gang(3)));
+        let pods: Vec<_> = ["a", "b", "c"].iter().map(|pod| format!("{group}-{pod}")).collect();
+        let of_group = |name: &String| pod(name).group(&group);
+        for name in &pods {
+            bed.add_member(of_group(name));
+        }
+        let popped = bed.pop_group();
+        let back: Vec<_> = pods.iter().map(|pod| &**pod).collect();
+        bed.end(popped, &back, GroupOutcome::Rejected);
+        bed.wait(10);
+        bed.delete_member(of_group(&pods[2]));
+        assert_eq!(bed.places(&back), [Some(Place::Gated), Some(Place::Gated), None]);
+    }
+    bed.counted.hints.set(0);
+    bed
+}
+
+#[test]
+fn an_event_asks_hints_about_the_groups_that_it_names() {
+    let mut bed = gangs_that_lost_a_pod();
+    new_pod(&mut bed, "other");
+    assert_eq!(bed.counted.hints.get(), 0);
+    new_pod(&mut bed, "g7");
+    assert_eq!(bed.counted.hints.get(), 2, "the pods of g7");
+    bed.counted.hints.set(0);
+    bed.node_event(ActionType::ADD);
+    assert_eq!(bed.counted.hints.get(), 0, "the gang plugin holds them, and does not care");
+}
+
+#[test]
+fn an_event_asks_hints_about_the_groups_whose_pods_name_the_claim() {
+    let of_claim = |number: u32, generated: Option<&str>| {
+        let group = format!("g{number}");
+        let source = PodClaimSource::Template("t".into());
+        let other = PodClaimSource::Claim(format!("other{number}").into());
+        let entries = [("c", source), ("d", other)];
+        let entries = entries.map(|(name, source)| PodClaim { name: name.into(), source });
+        let rare = RareSpec { resource_claims: Box::new(entries), ..RareSpec::default() };
+        let pod = pod(&format!("p{number}")).group(&group).with_spec(|spec| spec.rare = Some(Box::new(rare)));
+        pod.with(|pod: &mut PodInfo| {
+            let status =
+                generated.map(|claim| PodClaimStatus { name: "c".into(), claim: Some(claim.into()) });
+            let generated = status.into_iter().collect();
+            let statuses = PodClaimStatuses { generated, ..PodClaimStatuses::default() };
+            pod.status.claims = Some(Box::new(statuses));
+        })
+    };
+    let mut bed = TestBed::with_groups();
+    for number in 0..10 {
+        bed.set_in_tree(pod_group(&format!("g{number}"), GroupSpec::default()));
+        bed.add_member(of_claim(number, None));
+    }
+    for number in 0..10 {
+        let claim = format!("claim{number}");
+        bed.update(of_claim(number, None), of_claim(number, Some(&claim)).resource_version("2"));
+    }
+    assert_eq!(bed.places(&["p0", "p9"]), [Some(Place::Gated); 2]);
+    for (claim, asked) in [("unknown", 0), ("claim7", 1), ("other7", 1)] {
+        bed.counted.hints.set(0);
+        let new = object(
+            &resources::RESOURCE_CLAIM,
+            &format!("default/{claim}"),
+            Body::ResourceClaim(ResourceClaim::default()),
+        );
+        let event = ClusterEvent::new(EventResource::Other(resources::RESOURCE_CLAIM), ActionType::ADD);
+        let change = Change::Object { old: None, new: Some(Arc::new(new)) };
+        bed.with(|queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
+        assert_eq!(bed.counted.hints.get(), asked, "{claim}");
+    }
 }
 
 #[derive(Clone, Debug)]
