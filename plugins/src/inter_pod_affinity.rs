@@ -71,7 +71,8 @@ impl EnqueueExtensions for InterPodAffinity {
             )
             // Terms of the event's pod may match the labels of the waiting one.
             .scoped(HintScope::POD_AFFINITY | HintScope::NAMESPACE | HintScope::LABELS)
-            .reading_labels_if(hint::reads_labels),
+            .reading_labels_if(hint::reads_labels)
+            .marked(hint::POD_MARKS),
             // Terms of other pods may no longer match its labels.
             EventRegistration::always(EventResource::TargetPod, ActionType::UPDATE_POD_LABEL),
             EventRegistration::hinted(
@@ -79,7 +80,8 @@ impl EnqueueExtensions for InterPodAffinity {
                 ActionType::ADD | ActionType::UPDATE_NODE_LABEL,
                 hint::after_node_change,
             )
-            .scoped(HintScope::POD_AFFINITY),
+            .scoped(HintScope::POD_AFFINITY)
+            .marked(hint::NODE_MARKS),
         ]
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::caching::{ClaimFn, GroupFn, HintCaching, HintScope, LabelsFn, OfferFn};
+use crate::caching::{ClaimFn, GroupFn, HintCaching, HintMarks, HintScope, LabelsFn, OfferFn};
 use crate::context::QueueContext;
 use crate::event::{ActionType, Change, ClusterEvent, EventResource, QueueingHint};
 use crate::pod::PodInfo;
@@ -104,5 +104,12 @@ impl EventRegistration {
     #[must_use]
     pub fn of_group(self, group: GroupFn) -> Self {
         Self { caching: HintCaching { group: Some(group), ..self.caching }, ..self }
+    }
+
+    /// Declares that the hint queues only pods that ask for something that the change brings, so
+    /// that the queue need not call it for others.
+    #[must_use]
+    pub fn marked(self, marks: HintMarks) -> Self {
+        Self { caching: HintCaching { marks: Some(marks), ..self.caching }, ..self }
     }
 }

@@ -1,9 +1,10 @@
 //! Registered events and their queueing hints.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use supercargo_framework::caching::{HintCaching, HintScope};
+use supercargo_framework::caching::{HintCaching, HintMarks, HintScope, Mark};
 use supercargo_framework::event::{Change, EventRegistration, HintFn, QueueingHint};
 use supercargo_framework::objects::{GroupKey, Objects, resources};
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, PodInfo, Text};
@@ -71,10 +72,14 @@ impl QueueingHints {
     }
 
     /// What the hints of the plugins that rejected the pod read of it.
-    pub(crate) fn scope(&self, entry: &QueuedPod) -> HintScope {
+    pub(crate) fn reads(&self, entry: &QueuedPod) -> Reads {
         let registrations = &self.by_profile[entry.profile.0];
-        let rejecting = registrations.iter().filter(|it| entry.rejected_by(&it.plugin));
-        rejecting.fold(HintScope::empty(), |scope, registration| scope | registration.caching.scope)
+        let rejecting = || registrations.iter().filter(|it| entry.rejected_by(&it.plugin));
+        let scopes = rejecting().map(|registration| registration.caching.scope);
+        Reads {
+            scope: scopes.fold(HintScope::empty(), HintScope::union),
+            marks: rejecting().filter_map(|registration| registration.caching.marks).collect(),
+        }
     }
 
     /// The hints about an event for pods that the same plugins rejected as this one.
@@ -140,6 +145,19 @@ impl QueueingHints {
     }
 }
 
+/// What hints read of a pod, and find it by.
+#[derive(Clone, Default)]
+pub(crate) struct Reads {
+    pub(crate) scope: HintScope,
+    pub(crate) marks: SmallVec<[HintMarks; 2]>,
+}
+
+impl From<HintScope> for Reads {
+    fn from(scope: HintScope) -> Self {
+        Self { scope, marks: SmallVec::new() }
+    }
+}
+
 /// The groups of pods that an event may help.
 #[derive(Default)]
 pub(crate) struct Reach<'a> {
@@ -199,6 +217,15 @@ impl Concerned<'_> {
             self.hints.iter().map(|(registration, _)| (registration.caching.claim?)(self.change));
         let first = claims.next()??;
         claims.all(|claim| claim == Some(first)).then_some(first)
+    }
+
+    /// The marks of all pods that a hint may queue; `None` for all pods.
+    pub(crate) fn brings(&self) -> Option<BTreeSet<Mark>> {
+        let mut brought = BTreeSet::from([Mark::Any]);
+        for (registration, _) in &self.hints {
+            brought.extend((registration.caching.marks?.of_change)(self.change)?);
+        }
+        Some(brought)
     }
 
     /// What the event means for one of the pods.

@@ -408,7 +408,7 @@ impl SchedulingQueue {
         let is_unschedulable = self.unschedulable.remove(entry);
         entry.pod = Arc::clone(new);
         if is_unschedulable {
-            self.unschedulable.insert(entry, &[], || self.hints.scope(entry));
+            self.unschedulable.insert(entry, &[], || self.hints.reads(entry));
         }
         let (active, backoff) = (ActiveRank::new(entry, &self.sort), BackoffRank::new(entry, &self.sort));
         self.nominator.update(old, new);

@@ -310,7 +310,7 @@ impl SchedulingQueue {
         }
         entry.sequence = self.take_sequence();
         let members = self.groups.members(entry.uid());
-        self.unschedulable.insert(&entry, members, || self.hints.scope(&entry));
+        self.unschedulable.insert(&entry, members, || self.hints.reads(&entry));
         self.put_entry(entry);
     }
 
@@ -342,7 +342,8 @@ fn movable_of_group(
     let is_one_answer = scope.is_empty();
     let mut answer = None;
     let offers = hints.offers(cx.objects);
-    let classes = group.classes_within(scope, offers.as_deref());
+    let brought = hints.brings();
+    let classes = group.classes_within(scope, offers.as_deref(), brought.as_ref());
     for class in classes.filter(|class| pre_check.admits(class.priority)) {
         let mut pods = class.pods().filter(|(sequence, _)| own != Some(*sequence)).peekable();
         let Some((_, first)) = pods.peek() else { continue };

@@ -22,6 +22,7 @@ use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::observer::{Entity, Observation, Observer, Point, QueueName, Unobserved};
 use supercargo_runtime::profile::{ProfileIndex, ProfileSpec, Profiles};
 
+mod affinity;
 mod groups;
 
 impl SchedulingQueue {

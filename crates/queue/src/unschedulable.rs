@@ -6,12 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
+use std::mem::take;
 use std::sync::Arc;
 
-use supercargo_framework::caching::HintScope;
+use smallvec::SmallVec;
+use supercargo_framework::caching::{HintMarks, HintScope, Mark};
 use supercargo_framework::{PodInfo, PodSpec, Text, Uid};
 
 use super::entry::QueuedPod;
+use super::hints::Reads;
 use super::size::{Amounts, Size};
 use super::waiting_groups::WaitingGroups;
 use supercargo_framework::hash_seed::{HashSeed, SeededMap};
@@ -56,14 +59,19 @@ struct Index {
     scope: HintScope,
     /// By size; all of one size if no hint reads requests.
     by_size: BTreeMap<Size, Classes>,
+    /// What tells which classes an event may help; nothing if it may help all.
+    marks: SmallVec<[HintMarks; 2]>,
+    /// The size of each class, by what its pods ask for and by the class's number.
+    by_mark: BTreeMap<(Mark, u64), Size>,
+    next_class: u64,
 }
 
 /// The pods of a group and a size.
 #[derive(Clone)]
 struct Classes {
-    places: SeededMap<Seen, usize>,
-    /// Their order depends on insertions and removals only, not on the hash seed.
-    classes: Vec<Class>,
+    numbers: SeededMap<Seen, u64>,
+    /// By number, so that their order does not depend on the hash seed.
+    classes: BTreeMap<u64, Class>,
 }
 
 /// Pods of a group that its hints cannot tell apart.
@@ -95,21 +103,16 @@ impl Unschedulable {
         }
     }
 
-    /// Adds a pod, or the entry of a group with these members. `scope` is what the hints of the
+    /// Adds a pod, or the entry of a group with these members. `reads` is what the hints of the
     /// plugins that rejected a pod read of it.
-    pub(crate) fn insert(
-        &mut self,
-        entry: &QueuedPod,
-        members: &[QueuedPod],
-        scope: impl FnOnce() -> HintScope,
-    ) {
+    pub(crate) fn insert(&mut self, entry: &QueuedPod, members: &[QueuedPod], reads: impl FnOnce() -> Reads) {
         self.pods.insert(entry.sequence, entry.uid().clone());
         self.gated += usize::from(entry.gating_plugin.is_some());
         if entry.group.is_some() {
             return self.entities.insert(entry, members);
         }
         let group = self.groups.entry(Rejection::of(entry));
-        group.or_insert_with(|| Group::new(scope())).insert(entry, &self.seed);
+        group.or_insert_with(|| Group::new(reads())).insert(entry, &self.seed);
     }
 
     /// Removes a pod; `false` if it is not here.
@@ -161,10 +164,13 @@ impl Unschedulable {
         self.gated
     }
 
-    /// Whether both indexes of each group have the same number of pods.
+    /// Whether both indexes of each group have the same number of pods, and marks of classes that
+    /// exist.
     pub(crate) fn indexes_agree(&self) -> bool {
         let agree = |group: &Group| {
-            group.without_labels.as_ref().is_none_or(|index| index.count() == group.whole.count())
+            let counts_agree = |index: &Index| index.count() == group.whole.count();
+            let mut indexes = std::iter::once(&group.whole).chain(&group.without_labels);
+            indexes.all(|index| counts_agree(index) && index.marks_agree())
         };
         self.groups().all(agree)
     }
@@ -187,11 +193,12 @@ impl Rejection {
 }
 
 impl Group {
-    fn new(scope: HintScope) -> Self {
-        let index = |scope| Index { scope, by_size: BTreeMap::new() };
+    fn new(reads: Reads) -> Self {
+        let Reads { scope, mut marks } = reads;
         let differs = scope.contains(HintScope::LABELS) && !scope.contains(HintScope::POD);
-        let without_labels = differs.then(|| index(scope - HintScope::LABELS));
-        Self { whole: index(scope), without_labels, by_claim: BTreeMap::new() }
+        // An event whose hints read labels looks at all pods.
+        let without_labels = differs.then(|| Index::new(scope - HintScope::LABELS, take(&mut marks)));
+        Self { whole: Index::new(scope, marks), without_labels, by_claim: BTreeMap::new() }
     }
 
     fn insert(&mut self, entry: &QueuedPod, seed: &HashSeed) {
@@ -222,23 +229,25 @@ impl Group {
     }
 
     /// The classes as hints of this scope see them, without those that fit into none of these
-    /// offers.
-    pub(crate) fn classes_within(
-        &self,
+    /// offers, and those that ask for nothing that an event brings.
+    pub(crate) fn classes_within<'a>(
+        &'a self,
         scope: HintScope,
-        offers: Option<&[Amounts]>,
-    ) -> impl Iterator<Item = &Class> {
+        offers: Option<&'a [Amounts]>,
+        brought: Option<&BTreeSet<Mark>>,
+    ) -> Box<dyn Iterator<Item = &'a Class> + 'a> {
         let is_within = move |may_fit: &dyn Fn(Amounts) -> bool| {
             offers.is_none_or(|offers| offers.iter().any(|offer| may_fit(*offer)))
         };
         let without_labels = self.without_labels.as_ref().filter(|_| !scope.contains(HintScope::LABELS));
-        without_labels
-            .unwrap_or(&self.whole)
-            .by_size
-            .iter()
-            .filter(move |(size, _)| is_within(&|offer| size.may_fit(offer.size())))
-            .flat_map(|(_, classes)| &classes.classes)
-            .filter(move |class| is_within(&|offer| class.amounts.may_fit(offer)))
+        let index = without_labels.unwrap_or(&self.whole);
+        if let Some(asking) = brought.and_then(|brought| index.asking_for(brought)) {
+            return Box::new(asking.into_values());
+        }
+        let fitting =
+            index.by_size.iter().filter(move |(size, _)| is_within(&|offer| size.may_fit(offer.size())));
+        let classes = fitting.flat_map(|(_, classes)| classes.classes.values());
+        Box::new(classes.filter(move |class| is_within(&|offer| class.amounts.may_fit(offer))))
     }
 
     /// The pods that name a claim, by its key, with their sequence numbers, ascending.
@@ -253,8 +262,37 @@ impl Group {
 }
 
 impl Index {
+    fn new(scope: HintScope, marks: SmallVec<[HintMarks; 2]>) -> Self {
+        Self { scope, by_size: BTreeMap::new(), marks, by_mark: BTreeMap::new(), next_class: 0 }
+    }
+
     fn classes(&self) -> impl Iterator<Item = &Class> {
-        self.by_size.values().flat_map(|classes| &classes.classes)
+        self.by_size.values().flat_map(|classes| classes.classes.values())
+    }
+
+    /// The classes whose pods ask for something of this; `None` if it is quicker to look at all.
+    fn asking_for(&self, brought: &BTreeSet<Mark>) -> Option<BTreeMap<u64, &Class>> {
+        if self.marks.is_empty() || brought.len() > self.by_mark.len() {
+            return None;
+        }
+        let range = |mark: &Mark| (mark.clone(), 0)..=(mark.clone(), u64::MAX);
+        let found = brought.iter().flat_map(|mark| self.by_mark.range(range(mark)));
+        let class = |number, size| self.by_size.get(size)?.classes.get(number);
+        Some(found.filter_map(|((_, number), size)| Some((*number, class(number, size)?))).collect())
+    }
+
+    /// Whether all marks are those of classes that exist.
+    fn marks_agree(&self) -> bool {
+        let has = |(_, number): &(Mark, u64), size| {
+            self.by_size.get(size).is_some_and(|classes| classes.classes.contains_key(number))
+        };
+        self.by_mark.iter().all(|(mark, size)| has(mark, size))
+    }
+
+    /// What the pod asks for. It is the same for all pods of a class.
+    fn marks(&self, pod: &PodInfo) -> impl Iterator<Item = Mark> + use<> {
+        let marks: Vec<_> = self.marks.iter().map(|marks| (marks.of_pod)(pod)).collect();
+        marks.into_iter().flatten()
     }
 
     /// The number of pods.
@@ -264,17 +302,27 @@ impl Index {
 
     fn insert(&mut self, entry: &QueuedPod, seed: &HashSeed) {
         let seen = self.seen(&entry.pod);
-        let classes = self.by_size.entry(seen.amounts().size());
-        classes.or_insert_with(|| Classes { places: seed.map(), classes: Vec::new() }).insert(entry, seen);
+        let size = seen.amounts().size();
+        let new = || Classes { numbers: seed.map(), classes: BTreeMap::new() };
+        if self.by_size.entry(size).or_insert_with(new).insert(entry, seen, self.next_class) {
+            let marks = self.marks(&entry.pod);
+            self.by_mark.extend(marks.map(|mark| ((mark, self.next_class), size)));
+            self.next_class += 1;
+        }
     }
 
     fn remove(&mut self, entry: &QueuedPod) {
         let seen = self.seen(&entry.pod);
         let size = seen.amounts().size();
         let Some(classes) = self.by_size.get_mut(&size) else { return };
-        classes.remove(entry, &seen);
+        let gone = classes.remove(entry, &seen);
         if classes.classes.is_empty() {
             self.by_size.remove(&size);
+        }
+        if let Some(number) = gone {
+            for mark in self.marks(&entry.pod) {
+                self.by_mark.remove(&(mark, number));
+            }
         }
     }
 
@@ -289,26 +337,27 @@ pub(crate) fn claims(pod: &PodInfo) -> impl Iterator<Item = Box<str>> {
 }
 
 impl Classes {
-    fn insert(&mut self, entry: &QueuedPod, seen: Seen) {
+    /// Adds a pod to its class, or to a new one with this number; returns whether it is new.
+    fn insert(&mut self, entry: &QueuedPod, seen: Seen, next: u64) -> bool {
         let amounts = seen.amounts();
-        let place = *self.places.entry(seen).or_insert(self.classes.len());
-        if place == self.classes.len() {
-            let (priority, pods) = (entry.pod.priority, BTreeMap::new());
-            self.classes.push(Class { priority, amounts, pods });
-        }
-        self.classes[place].pods.insert(entry.sequence, Arc::clone(&entry.pod));
+        let number = *self.numbers.entry(seen).or_insert(next);
+        let new = || Class { priority: entry.pod.priority, amounts, pods: BTreeMap::new() };
+        let class = self.classes.entry(number).or_insert_with(new);
+        class.pods.insert(entry.sequence, Arc::clone(&entry.pod));
+        number == next
     }
 
-    fn remove(&mut self, entry: &QueuedPod, seen: &Seen) {
-        let Some(&place) = self.places.get(seen) else { return };
-        self.classes[place].pods.remove(&entry.sequence);
-        if self.classes[place].pods.is_empty() {
-            self.places.remove(seen);
-            self.classes.swap_remove(place);
-            if let Some((_, pod)) = self.classes.get(place).and_then(|moved| moved.pods.first_key_value()) {
-                self.places.insert(Seen { pod: Arc::clone(pod), scope: seen.scope }, place);
-            }
+    /// Removes a pod; returns the number of its class if that is gone.
+    fn remove(&mut self, entry: &QueuedPod, seen: &Seen) -> Option<u64> {
+        let number = *self.numbers.get(seen)?;
+        let class = self.classes.get_mut(&number)?;
+        class.pods.remove(&entry.sequence);
+        let is_gone = class.pods.is_empty();
+        if is_gone {
+            self.numbers.remove(seen);
+            self.classes.remove(&number);
         }
+        is_gone.then_some(number)
     }
 }
 
@@ -452,10 +501,10 @@ mod tests {
             })
             .collect();
         for replica in &replicas {
-            unschedulable.insert(replica, &[], || scope);
+            unschedulable.insert(replica, &[], || scope.into());
         }
         let count = |unschedulable: &Unschedulable, scope| {
-            unschedulable.groups().flat_map(|group| group.classes_within(scope, None)).count()
+            unschedulable.groups().flat_map(|group| group.classes_within(scope, None, None)).count()
         };
         let counts = [scope, scope - HintScope::LABELS].map(|scope| count(&unschedulable, scope));
         for replica in &replicas {
@@ -483,7 +532,7 @@ mod tests {
                 let mut changed = pod("changed").build();
                 change(&mut changed);
                 for (i, pod) in [pod("plain").build(), changed.clone(), changed].into_iter().enumerate() {
-                    unschedulable.insert(&entry(i as u64, pod), &[], || scope);
+                    unschedulable.insert(&entry(i as u64, pod), &[], || scope.into());
                 }
                 let classes = unschedulable.groups().flat_map(Group::classes).count();
                 let expected = 1 + usize::from(scope == part || scope == HintScope::POD);
@@ -503,7 +552,7 @@ mod tests {
         let pods: Vec<_> =
             std::iter::zip(0.., ["a", "b", "a"]).map(|(i, claim)| entry(i, with_claim(claim))).collect();
         for pod in &pods {
-            unschedulable.insert(pod, &[], || HintScope::POD);
+            unschedulable.insert(pod, &[], || HintScope::POD.into());
         }
         let found = |unschedulable: &Unschedulable, key: &str| {
             let pods = unschedulable.groups().flat_map(|group| group.pods_of_claim(key));
@@ -522,7 +571,7 @@ mod tests {
     fn the_whole_pod_has_a_class_of_its_own() {
         let mut unschedulable = unschedulable();
         for pod in pods(|pod, _| pod) {
-            unschedulable.insert(&pod, &[], || HintScope::POD | HintScope::LABELS);
+            unschedulable.insert(&pod, &[], || (HintScope::POD | HintScope::LABELS).into());
         }
         assert_eq!(unschedulable.groups().flat_map(Group::classes).count(), 3);
     }
@@ -532,7 +581,7 @@ mod tests {
         let mut unschedulable = unschedulable();
         let pods = pods(|pod, i| pod.label("index", &i.to_string()));
         for pod in &pods {
-            unschedulable.insert(pod, &[], || HintScope::LABELS);
+            unschedulable.insert(pod, &[], || HintScope::LABELS.into());
         }
         for (i, pod) in pods.iter().enumerate() {
             unschedulable.remove(pod);
@@ -547,7 +596,7 @@ mod tests {
         let mut pods = pods(|pod, i| pod.priority(i as i32));
         pods[2].pending_plugins.insert("Gang".into());
         for pod in &pods {
-            unschedulable.insert(pod, &[], HintScope::empty);
+            unschedulable.insert(pod, &[], Reads::default);
         }
         let classes: Vec<usize> = unschedulable.groups().map(|group| group.classes().count()).collect();
         assert_eq!(classes, [2, 1]);
@@ -559,7 +608,7 @@ mod tests {
         let mut pods = pods(|pod, _| pod);
         pods[1].gating_plugin = Some("Gates".into());
         for pod in &pods {
-            unschedulable.insert(pod, &[], || HintScope::REQUESTS);
+            unschedulable.insert(pod, &[], || HintScope::REQUESTS.into());
         }
         assert_eq!((unschedulable.len(), unschedulable.gated(), unschedulable.count_in_classes()), (3, 1, 3));
         assert!(pods.iter().all(|pod| unschedulable.remove(pod)));

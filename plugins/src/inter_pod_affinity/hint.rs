@@ -2,6 +2,7 @@
 //!
 //! Same as upstream's, including its quirk: namespace selectors are matched against empty labels.
 
+use supercargo_framework::caching::{HintMarks, Mark};
 use supercargo_framework::event::{Change, QueueingHint};
 use supercargo_framework::hint::{Hint, held_a_node, new_node};
 use supercargo_framework::pod_affinity::PodAffinityTerm;
@@ -53,11 +54,54 @@ pub(super) fn after_pod_change(pod: &PodInfo, change: &Change) -> Hint {
     Ok(QueueingHint::queue_if(helps))
 }
 
+/// The pod that is gone after the change.
+fn gone(change: &Change) -> Option<&PodInfo> {
+    change.old_pod().filter(|_| change.new_pod().is_none()).map(|pod| &**pod)
+}
+
 /// Whether a pod is gone that kept others away.
 pub(super) fn reads_labels(change: &Change) -> bool {
-    let gone = change.old_pod().filter(|_| change.new_pod().is_none());
-    gone.is_some_and(|gone| required(gone).is_ok_and(|(_, away)| !away.is_empty()))
+    gone(change).is_some_and(|gone| required(gone).is_ok_and(|(_, away)| !away.is_empty()))
 }
+
+/// Finds the pods of which a term may match the event's pod.
+pub(super) const POD_MARKS: HintMarks = HintMarks {
+    of_pod: |pod| {
+        let Ok((near, away)) = required(pod) else { return vec![Mark::Any] };
+        // A pod must match all terms of affinity, so that the first is enough.
+        near.iter().take(1).chain(away).flat_map(|term| asks_for(term, pod)).collect()
+    },
+    of_change: |change| {
+        let pods: Vec<_> = change.old_pod().into_iter().chain(change.new_pod()).collect();
+        // A pod that is gone may have kept any other away.
+        let keeps_none_away = |gone| required(gone).is_ok_and(|(_, away)| away.is_empty());
+        let may_help_all = pods.is_empty() || !gone(change).is_none_or(keeps_none_away);
+        (!may_help_all).then(|| pods.into_iter().flat_map(|pod| Mark::of_labels(pod)).collect())
+    },
+};
+
+/// What a term asks for.
+fn asks_for(term: &PodAffinityTerm, owner: &PodInfo) -> Vec<Mark> {
+    let is_own = term.namespaces.is_empty() && term.namespace_selector.is_none();
+    let namespace = is_own.then_some(&owner.namespace);
+    term.selector.as_ref().map_or_else(Vec::new, |selector| Mark::of_selector(namespace, selector))
+}
+
+/// Finds the pods with a term whose topology key the event's node gets or changes.
+pub(super) const NODE_MARKS: HintMarks = HintMarks {
+    of_pod: |pod| {
+        let Ok((near, away)) = required(pod) else { return vec![Mark::Any] };
+        let keys = near.iter().chain(away).map(|term| Mark::NodeLabel(term.topology_key.clone()));
+        keys.chain((!away.is_empty()).then_some(Mark::NewNode)).collect()
+    },
+    of_change: |change| {
+        let new = change.new_node()?;
+        Some(match change.old_node() {
+            Some(old) => Mark::of_changed_node(&old.labels, &new.labels),
+            None => [Mark::of_node(&new.labels), vec![Mark::NewNode]].concat(),
+        })
+    },
+};
 
 pub(super) fn after_node_change(pod: &PodInfo, change: &Change) -> Hint {
     let (near, away) = required(pod)?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bitflags::bitflags;
 
+use crate::caching::HintMarks;
 use crate::event::Change;
 use crate::objects::GroupKey;
 use crate::resource::Resource;
@@ -14,7 +15,7 @@ bitflags! {
     ///
     /// In every scope, a hint may compare the pod's UID with that of the event's pod: an event
     /// about a pending pod is evaluated for that pod by itself.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct HintScope: u16 {
         /// The namespace.
         const NAMESPACE = 1 << 0;
@@ -71,6 +72,8 @@ pub struct HintCaching {
     pub claim: Option<ClaimFn>,
     /// The group that the change is about, for a hint that reads the pod's group.
     pub group: Option<GroupFn>,
+    /// What pods ask for and the change brings.
+    pub marks: Option<HintMarks>,
 }
 
 impl Default for HintCaching {
@@ -82,7 +85,7 @@ impl Default for HintCaching {
 impl HintCaching {
     /// A hint that reads these parts of the pod.
     pub fn of(scope: HintScope) -> Self {
-        Self { scope, labels: None, offer: None, claim: None, group: None }
+        Self { scope, labels: None, offer: None, claim: None, group: None, marks: None }
     }
 
     /// The parts of the pod that the hint reads after a change.
