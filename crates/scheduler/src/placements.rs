@@ -74,7 +74,7 @@ impl Scheduler {
             Err(refusal) => return Trial::refused(refusal),
         };
         let count = placements.len();
-        let at_once = (share / node.size()).min(count).max(1);
+        let at_once = self.tries.at_once(share, node.size(), &placements);
         let (before, from) = placements.split_at(self.tries.first(count, at_once));
         // As upstream, those of composite groups are not counted.
         let is_counted = node.key.kind == GroupKind::Pods;

@@ -157,6 +157,21 @@ fn a_group_with_many_placements_goes_on_in_its_next_attempt() {
 }
 
 #[test]
+fn a_group_tries_fewer_placements_at_once_if_they_have_many_nodes() {
+    for (nodes, expected) in [(2, 2), (1, 1)] {
+        let mut bed = bed();
+        racks(&mut bed, &["a1", "a2", "b1", "b2", "c1", "c2"]);
+        (bed.scheduler.tries.most, bed.scheduler.tries.nodes) = (6, nodes);
+        bed.group(within_rack(gang(2)));
+        bed.pod(member("p", "64"));
+        bed.pod(member("q", "64"));
+        bed.cycle();
+        let tried = bed.observed().iter().filter(|line| line.starts_with("placement fits")).count();
+        assert_eq!(tried, expected, "{nodes} nodes count once");
+    }
+}
+
+#[test]
 fn a_group_preempts_only_after_all_placements_were_tried() {
     for (free, expected) in [("b1", "b1 -"), ("none", "- -")] {
         let mut bed = TestBed::of(options(|_| true));
