@@ -7,6 +7,9 @@ use std::time::Duration;
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use supercargo_benches::{Bench, default_pod};
 use supercargo_framework::PodInfo;
+use supercargo_framework::affinity::Requirement;
+use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
+use supercargo_framework::selector::LabelSelector;
 use supercargo_framework::testing::{node, pod};
 use supercargo_scheduler::{Input, NoCalls, Notification};
 
@@ -25,6 +28,24 @@ fn distinct_pod(i: usize, kinds: usize) -> PodInfo {
 fn unschedulable(pods: usize, kinds: usize) -> Bench {
     let mut bench = Bench::with_nodes(1);
     (0..pods).for_each(|i| bench.add_pod(distinct_pod(i, kinds)));
+    attempt_all(&mut bench);
+    bench
+}
+
+/// A scheduler with one node and this many waiting pods. Each wants a pod near that does not exist.
+fn lonely(pods: usize) -> Bench {
+    let mut bench = Bench::with_nodes(1);
+    for i in 0..pods {
+        let app = Requirement::equals(&"app".into(), &format!("app-{i}").into());
+        let term = PodAffinityTerm {
+            selector: Some(LabelSelector::new([app])),
+            topology_key: "kubernetes.io/hostname".into(),
+            ..PodAffinityTerm::default()
+        };
+        let affinity = PodAffinity { required_affinity: Box::new([term]), ..PodAffinity::default() };
+        let lonely = pod(&format!("pod-{i}")).with_spec(|spec| spec.pod_affinity = Some(affinity.into()));
+        bench.add_pod(lonely.build());
+    }
     attempt_all(&mut bench);
     bench
 }
@@ -98,6 +119,15 @@ fn queue(c: &mut Criterion) {
             });
         }
     }
+    let mut bench = lonely(MANY);
+    let mut count = 0;
+    group.bench_function("event_that_meets_no_term_of_100000", |b| {
+        b.iter(|| {
+            count += 1;
+            let bound = pod(&format!("bound-{count}")).label("app", "other").node("node-0").build();
+            bench.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))));
+        });
+    });
     group.bench_function("event_that_helps_all_of_10000", |b| {
         b.iter_batched(
             || unschedulable(PODS, 1),
