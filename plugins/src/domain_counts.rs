@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use supercargo_framework::hash_seed::SeededMap;
 use supercargo_framework::{Labels, SmallMap};
 
 /// Counts by value of one topology label: one entry per domain.
-pub(crate) type ByDomain = FxHashMap<Arc<str>, i64>;
+pub(crate) type ByDomain = SeededMap<Arc<str>, i64>;
 
 /// The approximate size in bytes. A hash table has at least four slots, leaves an eighth of more
 /// empty, and has a byte beside each.
-pub(crate) fn bytes<V>(domains: &FxHashMap<Arc<str>, V>) -> usize {
+pub(crate) fn bytes<V>(domains: &SeededMap<Arc<str>, V>) -> usize {
     let slots = match domains.capacity() {
         0 => return 0,
         1..=3 => 4,
@@ -151,6 +151,7 @@ mod tests {
 
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use supercargo_framework::hash_seed::HashSeed;
 
     use super::*;
 
@@ -191,10 +192,11 @@ mod tests {
             followed in vec((key(), text(), -2..3_i64), 0..8),
             tried in vec((key(), text(), -2..3_i64), 0..8),
         ) {
+            let seed = HashSeed::new(1);
             let mut counts: SmallMap<Arc<str>, ByDomain> = SmallMap::default();
             let mut expected = Expected::new();
             for (key, domain, delta) in counted {
-                add(counts.or_default(&key), &domain, delta);
+                add(counts.or_insert_with(&key, || seed.map()), &domain, delta);
                 *expected.entry((key, domain)).or_default() += delta;
             }
             let mut original = DomainCounts::from(counts);

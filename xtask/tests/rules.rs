@@ -241,6 +241,81 @@ const API_CALLS: &[&str] = &[
     "plugins/volumes/src/volume_binding/pre_bind.rs",
 ];
 
+/// The modules that hash without a seed, by what they hash. Keys that strangers choose belong into
+/// a `SeededMap`, a `Numbering` or an ordered map: see `crates/framework/src/hash_seed.rs`.
+const FIXED_HASHES: &[(&str, &[&str])] = &[
+    (
+        "UIDs, which the API server chooses",
+        &[
+            "crates/framework/src/context.rs",
+            "crates/framework/src/objects/members.rs",
+            "crates/queue/src/context.rs",
+            "crates/queue/src/groups.rs",
+            "crates/queue/src/in_flight.rs",
+            "crates/queue/src/lib.rs",
+            "crates/queue/src/nominator.rs",
+            "crates/scheduler/src/bindings.rs",
+            "crates/scheduler/src/invariants.rs",
+            "crates/scheduler/src/preemptions.rs",
+            "crates/scheduler/src/record/comparison.rs",
+            "crates/scheduler/src/scheduler.rs",
+            "crates/scheduler/src/unconfirmed_patches.rs",
+            "crates/scheduler/src/views.rs",
+            "crates/scheduler/src/what_if.rs",
+        ],
+    ),
+    (
+        "UIDs, and names of nodes, which administrators choose",
+        &[
+            "crates/evaluation/src/cache.rs",
+            "crates/evaluation/src/extender_calls.rs",
+            "crates/framework/src/nodes.rs",
+            "crates/scheduler/src/what_if/cluster.rs",
+        ],
+    ),
+    (
+        "numbers that this process gives, and names of kinds",
+        &[
+            "crates/devices/src/search.rs",
+            "crates/devices/src/selectors.rs",
+            "crates/evaluation/src/tables/groups.rs",
+            "crates/evaluation/src/tables/profile_tables.rs",
+            "crates/framework/src/node_statuses.rs",
+            "crates/framework/src/objects.rs",
+        ],
+    ),
+    ("a limited number of reasons", &["crates/scheduler/src/why.rs"]),
+    (
+        "many labels, but looks up equal hashes by binary search",
+        &["crates/framework/src/selector_set/index.rs"],
+    ),
+    (
+        "no keys of a map, but the seed, versions, or what random numbers are made of",
+        &[
+            "crates/client/src/host.rs",
+            "crates/framework/src/hash_seed.rs",
+            "crates/framework/src/node.rs",
+            "plugins/src/default_preemption.rs",
+            "plugins/src/dynamic_resources/write.rs",
+        ],
+    ),
+];
+
+/// The words that a hash function without a seed is written with.
+const FIXED_HASH_WORDS: &[&str] = &[
+    "BuildHasherDefault",
+    "DefaultHasher",
+    "FixedState",
+    "FxBuildHasher",
+    "FxHashMap",
+    "FxHashSet",
+    "FxHasher",
+    "SipHasher",
+    "ahash",
+    "fnv",
+    "foldhash",
+];
+
 /// The longest source file, in lines.
 const MAX_LINES: usize = 700;
 
@@ -333,6 +408,20 @@ fn only_the_listed_plugins_send_requests() {
     let modules: Vec<String> =
         sources("plugins").iter().filter(|path| sends(path)).map(|path| path.display().to_string()).collect();
     assert_eq!(modules, API_CALLS);
+}
+
+#[test]
+fn only_the_listed_modules_hash_without_a_seed() {
+    let names = |path: &PathBuf| !is_test(path) && !found(&read(path), FIXED_HASH_WORDS).is_empty();
+    let modules: BTreeSet<String> = ["crates", "plugins", "src"]
+        .into_iter()
+        .flat_map(sources)
+        .filter(names)
+        .map(|path| path.display().to_string())
+        .collect();
+    let table: BTreeSet<String> =
+        FIXED_HASHES.iter().flat_map(|(_, paths)| *paths).map(|path| (*path).to_owned()).collect();
+    assert_eq!(modules, table, "left: the sources, right: the table here");
 }
 
 #[test]

@@ -119,7 +119,7 @@ impl Tables {
         Self {
             profiles: (0..profiles).map(|_| ProfileTables::new(seed)).collect(),
             seed: seed.clone(),
-            topology: Topology::default(),
+            topology: Topology::new(seed.clone()),
             rules: Rules::default(),
             limit: if limit == 0 { DEFAULT_TABLE_MEMORY } else { limit },
             bytes_at_most: 0,

@@ -2,9 +2,11 @@
 //!
 //! The author of a pod chooses its name. With a hash function that is known, names can be chosen
 //! that all fall into one bucket, and each lookup then compares all of them. So these maps hash
-//! with SipHash and a seed that only this process knows. Elsewhere such keys are ordered; maps that
-//! are keyed by UIDs, nodes, labels of nodes or plugins hash without a seed: the API server or an
-//! administrator chooses these. The queue's UID of a group is a hash of its name with the seed.
+//! with SipHash and a seed that only this process knows, as do maps of topology domains. Elsewhere
+//! such keys are ordered. Maps that are keyed by UIDs, names of nodes or plugins hash without a
+//! seed: the API server or an administrator chooses these. `FIXED_HASHES` in
+//! `xtask/tests/rules.rs` lists them. The queue's UID of a group is a hash of its name with the
+//! seed.
 //!
 //! No decision depends on the order of such a map, and so none depends on the seed.
 
@@ -18,16 +20,14 @@ pub type SeededMap<K, V> = std::collections::HashMap<K, V, HashSeed>;
 #[expect(clippy::disallowed_types, reason = "its order follows from the seed, which the caller chooses")]
 pub type SeededSet<T> = std::collections::HashSet<T, HashSeed>;
 
-/// The seed of all such maps of a scheduler: a hasher that has read it.
+/// The seed of all such maps of a scheduler.
 #[derive(Clone, Debug)]
-pub struct HashSeed(DefaultHasher);
+pub struct HashSeed(u64);
 
 impl HashSeed {
-    /// The seed as a hasher.
-    pub fn new(seed: u64) -> Self {
-        let mut hasher = DefaultHasher::new();
-        hasher.write_u64(seed);
-        Self(hasher)
+    /// The seed of this number.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
     }
 
     /// An empty map.
@@ -45,7 +45,9 @@ impl BuildHasher for HashSeed {
     type Hasher = DefaultHasher;
 
     fn build_hasher(&self) -> DefaultHasher {
-        self.0.clone()
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.0);
+        hasher
     }
 }
 

@@ -170,7 +170,7 @@ pub struct Objects {
     classes: KeyIndex,
     pending: PendingAllocations,
     /// Keys of objects that belong to a node, by kind and node.
-    on_nodes: FxHashMap<Text, FxHashMap<Arc<str>, BTreeSet<Arc<str>>>>,
+    on_nodes: FxHashMap<Text, SeededMap<Arc<str>, BTreeSet<Arc<str>>>>,
     forest: GroupForest,
     members: MembersByGroup,
 }
@@ -277,7 +277,7 @@ impl Objects {
 
     fn join_node(&mut self, object: &Object) {
         if let Some(node) = &object.node_name {
-            let nodes = self.on_nodes.entry(object.resource.clone()).or_default();
+            let nodes = self.on_nodes.entry(object.resource.clone()).or_insert_with(|| self.seed.map());
             nodes.entry(Arc::clone(node)).or_default().insert(Arc::clone(&object.key));
         }
     }

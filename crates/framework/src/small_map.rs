@@ -146,6 +146,14 @@ impl<K: Ord, V> SmallMap<K, V> {
         K: Clone,
         V: Default,
     {
+        self.or_insert_with(key, V::default)
+    }
+
+    /// The value of a key, a new one if it has none yet.
+    pub fn or_insert_with(&mut self, key: &K, new: impl FnOnce() -> V) -> &mut V
+    where
+        K: Clone,
+    {
         let place = match &self.0 {
             Entries::Few(entries) => {
                 steps::add(entries.len());
@@ -157,7 +165,7 @@ impl<K: Ord, V> SmallMap<K, V> {
             }
         };
         if place.is_none() {
-            self.add(key.clone(), V::default());
+            self.add(key.clone(), new());
         }
         match &mut self.0 {
             Entries::Few(entries) => {

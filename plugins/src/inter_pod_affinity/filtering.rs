@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use supercargo_framework::caching::{Applied, Scope};
+use supercargo_framework::hash_seed::HashSeed;
 use supercargo_framework::objects::Object;
 use supercargo_framework::plugin::{FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin};
 use supercargo_framework::pod_affinity::PodAffinityTerm;
@@ -19,9 +20,9 @@ const NOT_PREPARED: &str = "error reading \"PreFilterInterPodAffinity\" from cyc
 type ByKey = SmallMap<Arc<str>, ByDomain>;
 
 /// Adds to the count of the domain that a node with these labels is in, if it is in any.
-fn tally(counts: &mut ByKey, key: &Arc<str>, labels: &Labels, delta: i64) {
+fn tally(counts: &mut ByKey, key: &Arc<str>, labels: &Labels, delta: i64, seed: &HashSeed) {
     if let Some(domain) = labels.get(key) {
-        domain_counts::add(counts.or_default(key), domain, delta);
+        domain_counts::add(counts.or_insert_with(key, || seed.map()), domain, delta);
     }
 }
 
@@ -84,14 +85,14 @@ pub(super) fn bytes(state: &CycleState) -> usize {
 impl Prepared {
     fn new(cx: &Context<'_>, pod: &PodInfo) -> Self {
         let terms = Terms::new(cx, pod);
-        let nodes = cx.nodes();
+        let (nodes, seed) = (cx.nodes(), cx.hash_seed());
         let (mut averse_others, mut has_stray) = (ByKey::default(), false);
         for node in nodes.with_required_anti_affinity() {
             let labels = &node.node().labels;
             for other in node.pods_with_required_anti_affinity() {
                 terms.visit_others(pod, other, |term| {
                     has_stray |= labels.get(&term.topology_key).is_none();
-                    tally(&mut averse_others, &term.topology_key, labels, 1);
+                    tally(&mut averse_others, &term.topology_key, labels, 1, seed);
                 });
             }
         }
@@ -99,11 +100,11 @@ impl Prepared {
             if own.are_empty() {
                 return DomainCounts::default();
             }
-            let mut counts: ByKey = own.present().map(|key| (Arc::clone(key), ByDomain::default())).collect();
+            let mut counts: ByKey = own.present().map(|key| (Arc::clone(key), seed.map())).collect();
             for (_, node) in nodes.iter() {
                 let labels = &node.node().labels;
                 for other in node.pods() {
-                    own.visit(other, |key, counted| tally(&mut counts, key, labels, counted.terms));
+                    own.visit(other, |key, counted| tally(&mut counts, key, labels, counted.terms, seed));
                 }
             }
             DomainCounts::from(counts)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use supercargo_framework::caching::{Applied, Scope};
+use supercargo_framework::hash_seed::HashSeed;
 use supercargo_framework::node::HOSTNAME;
 use supercargo_framework::objects::Object;
 use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize, PreScorePlugin, ScorePlugin};
@@ -28,6 +29,7 @@ struct Preferences {
 /// that nodes have are summed.
 #[derive(Clone)]
 struct Sums {
+    seed: HashSeed,
     preferences: Arc<Preferences>,
     by_key: SmallMap<Arc<str>, ByDomain>,
     /// The number of weights added.
@@ -77,9 +79,9 @@ impl Preferences {
 }
 
 impl Sums {
-    fn new(preferences: Preferences) -> Self {
-        let by_key = preferences.own.present().map(|key| (Arc::clone(key), ByDomain::default())).collect();
-        Self { preferences: Arc::new(preferences), by_key, summands: 0, has_stray: false }
+    fn new(preferences: Preferences, seed: HashSeed) -> Self {
+        let by_key = preferences.own.present().map(|key| (Arc::clone(key), seed.map())).collect();
+        Self { seed, preferences: Arc::new(preferences), by_key, summands: 0, has_stray: false }
     }
 
     /// Whether no weight has been added: then all nodes score equally.
@@ -90,7 +92,8 @@ impl Sums {
     /// Adds to the sum of the domain that a node with these labels is in, if it is in any.
     fn add(&mut self, key: &Arc<str>, labels: &Labels, Tally { terms, weight }: Tally) {
         if let Some(domain) = labels.get(key) {
-            domain_counts::add(self.by_key.or_default(key), domain, weight);
+            let sums = self.by_key.or_insert_with(key, || self.seed.map());
+            domain_counts::add(sums, domain, weight);
             self.summands += terms;
         } else {
             self.has_stray = true;
@@ -173,7 +176,7 @@ impl PreScorePlugin for InterPodAffinity {
         if self.ignores_preferences_of_others && !has_preferences {
             return Status::skip();
         }
-        let mut sums = Sums::new(preferences);
+        let mut sums = Sums::new(preferences, cx.hash_seed().clone());
         let preferences = Arc::clone(&sums.preferences);
         let mut add = |node: &NodeInfo, pods: &[Arc<PodInfo>]| {
             let labels = &node.node().labels;

@@ -100,7 +100,8 @@ fn visit<'a>(
 
 /// Counts the pods that each constraint selects, by domain.
 fn count(cx: &Context<'_>, pod: &PodInfo, constraints: &[Constraint]) -> SmallVec<[FilteredConstraint; 2]> {
-    let mut spreads: SmallVec<[Counting; 2]> = constraints.iter().map(|_| Counting::default()).collect();
+    let mut spreads: SmallVec<[Counting; 2]> =
+        constraints.iter().map(|_| Counting::new(cx.hash_seed())).collect();
     for (_, node) in cx.nodes().iter() {
         visit(constraints, pod, node.node(), |i, constraint, domain| {
             spreads[i].add_node(domain, constraint.count(node.pods(), &pod.namespace));

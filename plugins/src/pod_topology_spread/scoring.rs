@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use supercargo_framework::caching::{Applied, NOT_SCORED, Scope};
+use supercargo_framework::hash_seed::{HashSeed, SeededMap};
 use supercargo_framework::node::HOSTNAME;
 use supercargo_framework::plugin::{MAX_NODE_SCORE, Normalize, PreScorePlugin, ScorePlugin};
 use supercargo_framework::{
@@ -20,12 +20,12 @@ use crate::domain_counts::{self, ByDomain};
 const NOT_PREPARED: &str = "error reading \"PreScorePodTopologySpread\" from cycleState: not found";
 
 /// Where a constraint stands.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct ScoredConstraint {
     /// The number of pods by domain, or by node for the hostname label; absent means 0.
     pods: ByDomain,
     /// The number of feasible nodes by domain; unused for the hostname label.
-    feasible: FxHashMap<Arc<str>, usize>,
+    feasible: SeededMap<Arc<str>, usize>,
     /// The weight of a pod in a domain, which increases with the number of domains.
     weight: f64,
 }
@@ -75,6 +75,10 @@ pub(super) fn bytes(state: &CycleState) -> usize {
 }
 
 impl ScoredConstraint {
+    fn new(seed: &HashSeed) -> Self {
+        Self { pods: seed.map(), feasible: seed.map(), weight: 0.0 }
+    }
+
     /// A node became feasible or infeasible.
     fn count_feasible(&mut self, domain: &Arc<str>, feasible: bool) {
         match self.feasible.get_mut(domain) {
@@ -294,7 +298,7 @@ impl PreScorePlugin for PodTopologySpread {
             return Status::skip();
         }
         let mut prepared = Prepared {
-            standings: constraints.iter().map(|_| ScoredConstraint::default()).collect(),
+            standings: constraints.iter().map(|_| ScoredConstraint::new(cx.hash_seed())).collect(),
             keys: Arc::new(keys(&constraints)),
             by_node: (0..constraints.len()).filter(|i| is_by_node(&constraints[*i])).collect(),
             constraints: constraints.into(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use supercargo_framework::hash_seed::{HashSeed, SeededMap};
 
 use crate::domain_counts::{self, Changes};
 
@@ -15,10 +15,15 @@ struct Domain {
 }
 
 /// The domains, while they are counted.
-#[derive(Debug, Default)]
-pub(super) struct Counting(FxHashMap<Arc<str>, Domain>);
+#[derive(Debug)]
+pub(super) struct Counting(SeededMap<Arc<str>, Domain>);
 
 impl Counting {
+    /// No domains yet.
+    pub(super) fn new(seed: &HashSeed) -> Self {
+        Self(seed.map())
+    }
+
     /// Counts a node with this many pods.
     pub(super) fn add_node(&mut self, domain: &Arc<str>, pods: i64) {
         if let Some(known) = self.0.get_mut(domain) {
@@ -30,9 +35,9 @@ impl Counting {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Counted {
-    domains: FxHashMap<Arc<str>, Domain>,
+    domains: SeededMap<Arc<str>, Domain>,
     /// The number of domains for each number of pods.
     having: BTreeMap<i64, usize>,
 }
@@ -197,7 +202,7 @@ mod tests {
             dry_run in vec((0..6_u8, -2..3_i64), 0..5),
             (low, high) in (-2..4_i64, -2..8_i64),
         ) {
-            let mut counting = Counting::default();
+            let mut counting = Counting::new(&HashSeed::new(1));
             let mut expected: BTreeMap<u8, (usize, i64)> = BTreeMap::new();
             for (domain, pods) in start {
                 counting.add_node(&name(domain), pods);

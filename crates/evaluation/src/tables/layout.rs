@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use supercargo_framework::hash_seed::{HashSeed, SeededMap};
 use supercargo_framework::{NodeIndex, Nodes};
 
 use crate::cache::Cache;
@@ -33,9 +33,9 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    fn new(nodes: &Nodes, keys: &Keys) -> Self {
+    fn new(nodes: &Nodes, keys: &Keys, seed: &HashSeed) -> Self {
         let mut domains: Vec<Vec<u32>> = Vec::new();
-        let mut known: FxHashMap<SmallVec<[Option<&str>; 2]>, usize> = FxHashMap::default();
+        let mut known: SeededMap<SmallVec<[Option<&str>; 2]>, usize> = seed.map();
         for (rank, (_, node)) in nodes.iter().enumerate() {
             let labels = &node.node().labels;
             let values = keys.iter().map(|key| labels.get(key).map(|value| &**value)).collect();
@@ -129,8 +129,8 @@ struct Version {
     labels: u64,
 }
 
-/// The nodes of each domain of one key. Only those who label nodes choose the values.
-type ByValue = FxHashMap<Arc<str>, SmallVec<[NodeIndex; 2]>>;
+/// The nodes of each domain of one key.
+type ByValue = SeededMap<Arc<str>, SmallVec<[NodeIndex; 2]>>;
 
 /// The domains of one key.
 #[derive(Debug)]
@@ -142,8 +142,8 @@ struct Domains {
 }
 
 impl Domains {
-    fn new(nodes: &Nodes, key: &str) -> Self {
-        let mut by_value = ByValue::default();
+    fn new(nodes: &Nodes, key: &str, seed: &HashSeed) -> Self {
+        let mut by_value: ByValue = seed.map();
         for (index, node) in nodes.iter() {
             if let Some(value) = node.node().labels.get(key) {
                 by_value.entry(Arc::clone(value)).or_default().push(index);
@@ -160,6 +160,7 @@ impl Domains {
 /// Layouts and domains, shared by all tables. Rebuilt when nodes or their labels change.
 #[derive(Debug)]
 pub(super) struct Topology {
+    seed: HashSeed,
     version: Version,
     /// The maximum number of domains of a coarse key.
     pub(super) coarse: usize,
@@ -172,9 +173,11 @@ pub(super) struct Topology {
     added: usize,
 }
 
-impl Default for Topology {
-    fn default() -> Self {
+impl Topology {
+    /// Nothing is read yet.
+    pub(super) fn new(seed: HashSeed) -> Self {
         Self {
+            seed,
             version: Version::default(),
             coarse: COARSE,
             layouts: Vec::new(),
@@ -183,9 +186,7 @@ impl Default for Topology {
             added: 0,
         }
     }
-}
 
-impl Topology {
     /// Drops what is out of date.
     pub(super) fn refresh(&mut self, cache: &Cache) {
         let version = Version { order: cache.order_version(), labels: cache.labels_version() };
@@ -207,7 +208,7 @@ impl Topology {
         if let Some((_, layout)) = self.layouts.iter().find(|(known, _)| known == keys) {
             return Arc::clone(layout);
         }
-        let layout = Arc::new(Layout::new(nodes, keys));
+        let layout = Arc::new(Layout::new(nodes, keys, &self.seed));
         self.added += layout.bytes() + text_bytes(keys);
         self.layouts.push((keys.clone(), Arc::clone(&layout)));
         layout
@@ -215,7 +216,7 @@ impl Topology {
 
     fn by_value(&mut self, nodes: &Nodes, key: &Arc<str>) -> &ByValue {
         let domains = self.domains.entry(Arc::clone(key)).or_insert_with(|| {
-            let domains = Domains::new(nodes, key);
+            let domains = Domains::new(nodes, key, &self.seed);
             self.added += domains.bytes;
             domains
         });

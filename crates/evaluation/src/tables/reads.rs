@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
 use supercargo_framework::context::Read;
 use supercargo_framework::{NodeRecord, Text};
 
@@ -16,11 +15,11 @@ use super::view::View;
 pub(super) struct Reads {
     /// Ordered, because strangers choose the keys.
     objects: BTreeSet<(Text, Arc<str>)>,
-    kinds: FxHashSet<Text>,
+    kinds: BTreeSet<Text>,
     /// Kinds whose changes the plugin follows.
-    followed: FxHashSet<Text>,
+    followed: BTreeSet<Text>,
     /// Kinds of which the object named after the evaluated node was read.
-    of_node: FxHashSet<Text>,
+    of_node: BTreeSet<Text>,
     /// The approximate size of all in bytes.
     bytes: usize,
     node_count: bool,

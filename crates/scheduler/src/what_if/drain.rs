@@ -1,8 +1,8 @@
 //! `kubectl drain`, simulated.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
 use supercargo_framework::objects::{PodDisruptionBudget, Typed, resources};
 use supercargo_framework::{NodeRecord, PodInfo};
 
@@ -10,7 +10,7 @@ use super::cluster::{ModelCluster, is_of_node};
 use super::{End, WhatIfError};
 
 /// How many more evictions budgets allow, by key.
-type Allowed = FxHashMap<Arc<str>, i64>;
+type Allowed = BTreeMap<Arc<str>, i64>;
 
 impl ModelCluster<'_> {
     /// Evicts pods as budgets allow. A budget allows another eviction once a replacement has a

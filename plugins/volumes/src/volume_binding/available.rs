@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use supercargo_framework::affinity::Operator;
+use supercargo_framework::hash_seed::{HashSeed, SeededMap};
 use supercargo_framework::node::HOSTNAME;
 use supercargo_framework::objects::{Object, ObjectBody, PersistentVolume};
 use supercargo_framework::{Labels, SmallMap, steps};
@@ -16,12 +16,11 @@ use super::reach::is_reached;
 /// node visits none of another zone. Local volumes name their node by its host
 /// name, and a cluster can have as many of them as nodes; the index saves visiting the places of
 /// all other nodes.
-#[derive(Default)]
 pub(super) struct Available {
     volumes: Box<[Arc<Object>]>,
     places: Vec<AffinityClass>,
     /// Indices of `places` by host name, ascending.
-    by_host: FxHashMap<Arc<str>, Vec<usize>>,
+    by_host: SeededMap<Arc<str>, Vec<usize>>,
     /// The indices of all other places, ascending.
     elsewhere: Vec<usize>,
 }
@@ -40,13 +39,19 @@ struct AffinityClass {
 pub(super) type Reached = SmallVec<[usize; 4]>;
 
 impl Available {
+    /// No volumes.
+    pub(super) fn none(seed: &HashSeed) -> Self {
+        Self { volumes: Box::default(), places: Vec::new(), by_host: seed.map(), elsewhere: Vec::new() }
+    }
+
     /// Volumes with their sorts, the smallest first. Also returns the place of each of the
     /// `others`, which are not available.
     pub(super) fn new<'a>(
         volumes: impl IntoIterator<Item = (&'a Arc<Object>, usize)>,
         others: impl IntoIterator<Item = &'a Arc<Object>>,
+        seed: &HashSeed,
     ) -> (Self, Vec<usize>) {
-        let mut available = Self::default();
+        let mut available = Self::none(seed);
         let mut known: SmallMap<_, usize> = SmallMap::default();
         let mut place_of = |available: &mut Self, volume: &'a Arc<Object>| {
             let affinity = PersistentVolume::of(&volume.body).map(|body| body.node_affinity.as_ref());
@@ -281,7 +286,7 @@ mod tests {
                 PersistentVolume::of(&volume.body).is_some_and(|volume| is_reached(volume, &labels))
             };
             let (some, others) = volumes.split_at(volumes.len() / 2);
-            let (available, places) = Available::new(some.iter().zip((0..2).cycle()), others);
+            let (available, places) = Available::new(some.iter().zip((0..2).cycle()), others, &HashSeed::new(1));
             prop_assert_eq!(in_order(&available, &labels), some.iter().filter(reached).collect::<Vec<_>>());
             let reached_places = available.reached(&labels);
             for (volume, place) in others.iter().zip(places) {
@@ -300,7 +305,7 @@ mod tests {
             Arc::new(object(&resources::PERSISTENT_VOLUME, host, Body::PersistentVolume(body)))
         };
         let volumes = [local("a"), local("b"), local("c")];
-        let (available, _) = Available::new(volumes.iter().zip([0; 3]), []);
+        let (available, _) = Available::new(volumes.iter().zip([0; 3]), [], &HashSeed::new(1));
         let labels: Labels = [(HOSTNAME, "b")].into_iter().collect();
         assert_eq!(available.reached(&labels)[..], [1]);
         assert_eq!(in_order(&available, &labels), [&volumes[1]]);
@@ -328,7 +333,8 @@ mod tests {
             (volume("larger", Some("larger"), 9), 1),
             (volume("held", Some("held"), 9), 1),
         ];
-        let (available, _) = Available::new(volumes.iter().map(|(volume, sort)| (volume, *sort)), []);
+        let sorted = volumes.iter().map(|(volume, sort)| (volume, *sort));
+        let (available, _) = Available::new(sorted, [], &HashSeed::new(1));
         let met = |capacity| usize::from(capacity >= 5) + usize::from(capacity >= 9);
         let alike = available.alike(met, &[7]);
         assert_eq!(alike[..], [0, 0, 2, 3, 4, 4, 6, 7]);

@@ -163,7 +163,7 @@ impl ClassClaims {
             open,
             own: Vec::new(),
             kinds: Kinds::new(with_attributes_classes),
-            available: Available::default(),
+            available: Available::none(cx.hash_seed()),
             provisioning: Provisioning::of(cx, class),
             requests,
             alike: OnceLock::new(),
@@ -224,7 +224,7 @@ impl ClassClaims {
         owned.sort_by_key(|(number, _)| *number);
         let sorts = self.kinds.add_volumes(&available, seed);
         let available = available.into_iter().map(|volume| volume.object).zip(sorts);
-        let (available, places) = Available::new(available, owned.iter().map(|(_, volume)| *volume));
+        let (available, places) = Available::new(available, owned.iter().map(|(_, volume)| *volume), seed);
         self.available = available;
         let mut own_of: Vec<Option<usize>> = vec![None; distinct.len()];
         for ((number, volume), place) in owned.into_iter().zip(places) {
