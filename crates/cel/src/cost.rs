@@ -36,7 +36,7 @@ struct Entry {
 impl Costs {
     /// For nodes with identities up to `last`.
     pub(crate) fn new(limit: u64, last: Id) -> Self {
-        Self { total: 0, limit, stack: Vec::new(), tops: vec![NONE; last as usize + 1] }
+        Self { total: 0, limit, stack: Vec::with_capacity(16), tops: vec![NONE; last as usize + 1] }
     }
 
     pub(crate) fn add(&mut self, cost: u64) {

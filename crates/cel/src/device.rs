@@ -1,7 +1,6 @@
 //! What a selector sees of a device.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::EvalError;
 use crate::map::Map;
@@ -32,6 +31,10 @@ pub enum Attribute {
     /// None of the fields that this program knows.
     Unset,
 }
+
+/// The fields of a device, sorted.
+static FIELDS: LazyLock<[Arc<str>; 4]> =
+    LazyLock::new(|| ["allowMultipleAllocations", "attributes", "capacity", "driver"].map(Into::into));
 
 /// A device as the variable `device`. Made once, it serves any number of programs.
 #[derive(Clone, Debug)]
@@ -76,13 +79,14 @@ impl Device {
             })?;
             by_domain.insert(name, Value::Quantity { quantity: Arc::new(quantity), computed: false });
         }
-        let fields = [
-            ("driver", Value::string(driver)),
-            ("allowMultipleAllocations", Value::Bool(allow_multiple_allocations)),
-            ("attributes", attributes),
-            ("capacity", by_domain.into_value()),
+        // In the order of FIELDS.
+        let values = [
+            Value::Bool(allow_multiple_allocations),
+            attributes,
+            by_domain.into_value(),
+            Value::string(driver),
         ];
-        Ok(Self(Value::Map(Map::of_strings(fields.map(|(name, value)| (name.into(), value))))))
+        Ok(Self(Value::Map(Map::of_strings(FIELDS.iter().cloned().zip(values)))))
     }
 }
 
@@ -112,31 +116,29 @@ impl Attribute {
 struct ByDomain<'a> {
     reads: &'a Reads,
     driver: &'a str,
-    values: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Value>>,
+    values: Vec<(Arc<str>, Arc<str>, Value)>,
 }
 
 impl<'a> ByDomain<'a> {
     const fn new(reads: &'a Reads, driver: &'a str) -> Self {
-        Self { reads, driver, values: BTreeMap::new() }
+        Self { reads, driver, values: Vec::new() }
     }
 
     fn insert(&mut self, name: &str, value: Value) {
         let (domain, id) = name.split_once('/').unwrap_or((self.driver, name));
-        if !self.reads.has_domain(domain) {
-            return;
-        }
-        let values = match self.values.get_mut(domain) {
-            Some(values) => values,
-            None => self.values.entry(domain.into()).or_default(),
-        };
-        if self.reads.has(domain, id) {
-            values.insert(id.into(), value);
-        }
+        let names = self.reads.names_of(domain, id);
+        self.values.extend(names.map(|(domain, id)| (domain, id, value)));
     }
 
-    fn into_value(self) -> Value {
-        let domains =
-            self.values.into_iter().map(|(domain, values)| (domain, Value::Map(Map::of_strings(values))));
+    fn into_value(mut self) -> Value {
+        // Of two with one name, the later one.
+        self.values.reverse();
+        self.values.sort_by(|(domain, id, _), (other, another, _)| (domain, id).cmp(&(other, another)));
+        self.values.dedup_by(|(domain, id, _), (other, another, _)| domain == other && id == another);
+        let domains = self.values.chunk_by(|(domain, ..), (other, ..)| domain == other).map(|values| {
+            let of_domain = values.iter().map(|(_, id, value)| (Arc::clone(id), value.clone()));
+            (Arc::clone(&values[0].0), Value::Map(Map::of_strings(of_domain)))
+        });
         Value::Map(Map::of_strings(domains).with_default())
     }
 }

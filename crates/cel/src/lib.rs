@@ -89,7 +89,7 @@ pub const COST_LIMIT: u64 = 1_000_000;
 pub const MAX_LENGTH: usize = 10 * 1024;
 
 /// The steps that an evaluation may take in any case: more than most with [`COST_LIMIT`].
-const STEPS_OF_ONE: u64 = 5_000_000;
+const STEPS_OF_ONE: u64 = 2_500_000;
 
 /// The size of a node with its share of lists, names and values.
 const NODE_BYTES: usize = 160;

@@ -19,7 +19,8 @@ type Table = BTreeMap<Key, (Value, Value)>;
 
 #[derive(Debug)]
 enum Entries {
-    Fixed(Table),
+    /// Sorted by key.
+    Fixed(Box<[(Key, (Value, Value))]>),
     Growing(Mutex<Table>),
 }
 
@@ -79,10 +80,10 @@ impl Map {
                 table.insert(at, (key, value));
             }
         }
-        Ok(Self { entries: Arc::new(Entries::Fixed(table)), has_default: false })
+        Ok(Self { entries: Arc::new(Entries::Fixed(table.into_iter().collect())), has_default: false })
     }
 
-    /// A map with names for keys.
+    /// A map with names for keys, which are sorted.
     pub(crate) fn of_strings(entries: impl IntoIterator<Item = (Arc<str>, Value)>) -> Self {
         let entry =
             |(name, value): (Arc<str>, Value)| (Key::String(name.clone()), (Value::String(name), value));
@@ -104,41 +105,61 @@ impl Map {
         self.has_default
     }
 
-    fn with<T>(&self, read: impl FnOnce(&Table) -> T) -> T {
+    /// Reads the keys and values, in the order of keys.
+    fn each<T>(&self, read: impl FnOnce(&mut dyn Iterator<Item = &(Value, Value)>) -> T) -> T {
         match &*self.entries {
-            Entries::Fixed(table) => read(table),
-            Entries::Growing(table) => read(&table.lock().unwrap_or_else(PoisonError::into_inner)),
+            Entries::Fixed(entries) => read(&mut entries.iter().map(|(_, entry)| entry)),
+            Entries::Growing(table) => {
+                read(&mut table.lock().unwrap_or_else(PoisonError::into_inner).values())
+            }
+        }
+    }
+
+    fn at(&self, key: &Key) -> Option<Value> {
+        match &*self.entries {
+            Entries::Fixed(entries) => {
+                let place = entries.binary_search_by(|(known, _)| known.cmp(key)).ok()?;
+                Some(entries[place].1.1.clone())
+            }
+            Entries::Growing(table) => {
+                let table = table.lock().unwrap_or_else(PoisonError::into_inner);
+                table.get(key).map(|(_, value)| value.clone())
+            }
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.with(Table::len)
+        match &*self.entries {
+            Entries::Fixed(entries) => entries.len(),
+            Entries::Growing(table) => table.lock().unwrap_or_else(PoisonError::into_inner).len(),
+        }
     }
 
     /// How many values are in one another; this walks over the map.
     pub(crate) fn nesting(&self) -> u16 {
-        let below = |table: &Table| {
-            table.values().map(|(key, value)| key.nesting().max(value.nesting())).max().unwrap_or(0)
-        };
-        self.with(below).saturating_add(1)
+        let nesting = |(key, value): &(Value, Value)| key.nesting().max(value.nesting());
+        self.each(|entries| entries.map(nesting).max()).unwrap_or(0).saturating_add(1)
     }
 
     pub(crate) fn first(&self) -> Option<(Value, Value)> {
-        self.with(|table| table.values().next().cloned())
+        self.each(|entries| entries.next().cloned())
     }
 
     pub(crate) fn entries(&self) -> Vec<(Value, Value)> {
-        self.with(|table| table.values().cloned().collect())
+        self.each(|entries| entries.cloned().collect())
     }
 
     /// What upstream makes of the map of a fold that ends.
     pub(crate) fn settled(&self) -> Self {
         match &*self.entries {
             Entries::Fixed(_) => self.clone(),
-            Entries::Growing(_) => Self {
-                entries: Arc::new(Entries::Fixed(self.with(Table::clone))),
-                has_default: self.has_default,
-            },
+            Entries::Growing(table) => {
+                let table = table.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                Self {
+                    entries: Arc::new(Entries::Fixed(table.into_iter().collect())),
+                    has_default: self.has_default,
+                }
+            }
         }
     }
 
@@ -147,9 +168,8 @@ impl Map {
         if self.len() == 0 {
             return Ok(None);
         }
-        let get = |key: &Key| self.with(|table| table.get(key).map(|(_, value)| value.clone()));
         if let Some(exact) = Key::of(key)?
-            && let Some(value) = get(&exact)
+            && let Some(value) = self.at(&exact)
         {
             return Ok(Some(value));
         }
@@ -163,8 +183,8 @@ impl Map {
         };
         Ok(match key {
             Value::Int(_) | Value::Uint(_) | Value::Double(_) => int
-                .and_then(|int| get(&Key::Int(int)))
-                .or_else(|| uint.and_then(|uint| get(&Key::Uint(uint)))),
+                .and_then(|int| self.at(&Key::Int(int)))
+                .or_else(|| uint.and_then(|uint| self.at(&Key::Uint(uint)))),
             _ => None,
         })
     }
@@ -172,7 +192,7 @@ impl Map {
     /// Whether Go's map has this very key.
     pub(crate) fn has_exactly(&self, key: &Value) -> Result<bool, EvalFailure> {
         let key = Key::of(key)?;
-        Ok(key.is_some_and(|key| self.with(|table| table.contains_key(&key))))
+        Ok(key.is_some_and(|key| self.at(&key).is_some()))
     }
 
     /// As [`get`](Self::get), with the default of a device's domains.

@@ -41,8 +41,18 @@ impl Reads {
         Self(visit(root, &mut names).map(|()| names))
     }
 
-    pub(crate) fn has_domain(&self, domain: &str) -> bool {
-        self.0.as_ref().is_none_or(|names| names.contains_key(domain))
+    /// Whether an attribute or capacity of this name is read. A name without a domain has the
+    /// driver's.
+    pub fn has_name(&self, name: &str, driver: &str) -> bool {
+        let (domain, id) = name.split_once('/').unwrap_or((driver, name));
+        self.has(domain, id)
+    }
+
+    /// The names to read an attribute or capacity by, if it is read.
+    pub(crate) fn names_of(&self, domain: &str, id: &str) -> Option<(Arc<str>, Arc<str>)> {
+        let Some(names) = &self.0 else { return Some((domain.into(), id.into())) };
+        let (domain, ids) = names.get_key_value(domain)?;
+        Some((Arc::clone(domain), Arc::clone(ids.get(id)?)))
     }
 
     pub(crate) fn has(&self, domain: &str, id: &str) -> bool {
@@ -150,9 +160,9 @@ mod tests {
             [(r#"device.attributes["a"].x == 1"#, "a/x"), (r#"device.attributes["a"].y == 1"#, "a/y")]
         {
             all.add(Program::compile(expression).unwrap().reads());
-            assert!(all.has("a", &expected[2..]) && all.has_domain("a"));
+            assert!(all.has("a", &expected[2..]));
         }
-        assert!(!all.has("b", "x") && !all.has_domain("b"));
+        assert!(!all.has("b", "x"));
         all.add(&Reads::everything());
         assert_eq!(all, Reads::everything());
     }

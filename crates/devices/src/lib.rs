@@ -77,6 +77,7 @@
 //!   devices whatever the others get. The answer is the same, after fewer steps.
 
 mod allocated;
+mod answers;
 mod budget;
 mod capacity;
 mod census;
@@ -93,6 +94,7 @@ mod plan;
 mod pools;
 mod search;
 mod selectors;
+mod sight;
 
 use std::sync::Arc;
 

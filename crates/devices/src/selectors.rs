@@ -3,25 +3,28 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use supercargo_cel::{Attribute, CompileError, Device as CelDevice, EvalError, Program, Reads};
+use supercargo_cel::{CompileError, EvalError, Program, Reads};
 use supercargo_framework::hash_seed::{HashSeed, SeededMap};
-use supercargo_framework::objects::DeviceAttribute;
 
-use crate::budget::{Budget, steps_to_see};
+use crate::answers::{Answers, Verdict};
+use crate::budget::{Budget, STEPS_TO_EVALUATE, steps_to_look};
 use crate::inventory::{Slice, values_of};
+use crate::sight::Sight;
 
 /// The size of compiled selectors, in bytes, beyond which those that nothing holds are forgotten.
 const MAX_PROGRAM_BYTES: usize = 32 << 20;
-/// The size of answers about devices, in bytes, beyond which all are forgotten.
+/// The size of answers about devices, in bytes, beyond which the next attempt forgets all.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
 
 /// Compiled selectors, and what they said about devices.
 ///
 /// An answer is kept as long as its ResourceSlice does not change, so that the same request asks
-/// about new devices only. The answers belong to one [`Inventory`](crate::Inventory): a clone of it
+/// about new devices only. Devices in which selectors see the same have one answer. The answers
+/// belong to one [`Inventory`](crate::Inventory): a clone of it
 /// needs a new object of this type, or a clone.
 #[derive(Clone, Debug)]
 pub struct Matches {
+    seed: HashSeed,
     programs: SeededMap<Arc<str>, Arc<Compiled>>,
     lists: SeededMap<Expressions, List>,
     last_list: u64,
@@ -31,11 +34,12 @@ pub struct Matches {
     clock: u64,
     /// Its value when [`forget_unused`](Self::forget_unused) was called last.
     swept_at: u64,
-    /// The answers by list and slice.
-    rows: FxHashMap<(u64, u64), Row>,
-    answer_bytes: usize,
+    /// The answers by list.
+    answers: FxHashMap<u64, Answers>,
     attempt: u64,
     evaluations: u64,
+    /// What selectors see of a device.
+    buffer: Vec<u8>,
 }
 
 /// A list of selectors, and when it was used last.
@@ -67,63 +71,6 @@ pub(crate) struct Selectors {
     reads: Reads,
 }
 
-/// The answers about the devices of one slice.
-#[derive(Clone, Debug)]
-struct Row {
-    answers: Box<[Answer]>,
-    errors: Vec<(usize, SelectorError)>,
-    /// The last attempt that asked.
-    attempt: u64,
-}
-
-/// An answer about a device, and the work that it took: in one word, because there are many.
-#[derive(Clone, Copy, Debug, Default)]
-struct Answer(u32);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Matched {
-    Unknown,
-    Yes,
-    No,
-    Error,
-}
-
-impl Answer {
-    const IS_CHARGED: u32 = 4;
-    const MAX_WORK: u64 = (1 << 29) - 1;
-
-    fn new(matched: Matched, work: u64) -> Self {
-        Self(matched as u32 | Self::IS_CHARGED | (work.min(Self::MAX_WORK) as u32) << 3)
-    }
-
-    const fn matched(self) -> Matched {
-        match self.0 & 3 {
-            0 => Matched::Unknown,
-            1 => Matched::Yes,
-            2 => Matched::No,
-            _ => Matched::Error,
-        }
-    }
-
-    const fn work(self) -> u64 {
-        (self.0 >> 3) as u64
-    }
-
-    const fn is_charged(self) -> bool {
-        self.0 & Self::IS_CHARGED != 0
-    }
-}
-
-impl Row {
-    /// Begins an attempt, which nothing is charged to yet.
-    fn begin(&mut self, attempt: u64) {
-        if self.attempt != attempt {
-            self.attempt = attempt;
-            self.answers.iter_mut().for_each(|answer| answer.0 &= !Answer::IS_CHARGED);
-        }
-    }
-}
-
 /// Why a selector has no answer.
 #[derive(Clone, Debug)]
 pub(crate) struct SelectorError {
@@ -141,13 +88,14 @@ pub(crate) enum SelectorFailure {
     Exhausted,
 }
 
-impl SelectorFailure {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Compile(error) => error.to_string().len(),
-            Self::Eval(error) => error.to_string().len(),
-            Self::Exhausted => 0,
-        }
+impl SelectorError {
+    pub(crate) fn bytes(&self) -> usize {
+        let text = match &self.cause {
+            SelectorFailure::Compile(error) => error.to_string().len(),
+            SelectorFailure::Eval(error) => error.to_string().len(),
+            SelectorFailure::Exhausted => 0,
+        };
+        size_of::<Self>() + text
     }
 }
 
@@ -184,16 +132,17 @@ impl Matches {
     /// Nothing is compiled yet.
     pub fn new(seed: &HashSeed) -> Self {
         Self {
+            seed: seed.clone(),
             programs: seed.map(),
             lists: seed.map(),
             last_list: 0,
             program_bytes: 0,
             clock: 0,
             swept_at: 0,
-            rows: FxHashMap::default(),
-            answer_bytes: 0,
+            answers: FxHashMap::default(),
             attempt: 0,
             evaluations: 0,
+            buffer: Vec::new(),
         }
     }
 
@@ -209,13 +158,21 @@ impl Matches {
     }
 
     /// The approximate size in bytes of compiled selectors and answers.
-    pub const fn bytes(&self) -> usize {
-        self.program_bytes + self.answer_bytes
+    pub fn bytes(&self) -> usize {
+        self.program_bytes + self.answer_bytes()
+    }
+
+    fn answer_bytes(&self) -> usize {
+        self.answers.values().map(Answers::bytes).sum()
     }
 
     /// Begins an attempt: its budget pays for each answer once, also for those that are known.
-    pub const fn begin_attempt(&mut self) {
+    pub fn begin_attempt(&mut self) {
         self.attempt += 1;
+        // Not later: then the budget would pay for some answers again.
+        if self.answer_bytes() > MAX_ANSWER_BYTES {
+            self.answers.clear();
+        }
     }
 
     /// Forgets the selectors that nothing holds and that were not used since the last call.
@@ -296,8 +253,7 @@ impl Matches {
         });
         self.lists.shrink_to_fit();
         self.programs.shrink_to_fit();
-        self.rows.retain(|(list, _), _| kept.contains(list));
-        self.answer_bytes = self.rows.values().map(Row::bytes).sum();
+        self.answers.retain(|list, _| kept.contains(list));
     }
 
     /// Whether all selectors match a device. Without a selector, any device matches.
@@ -311,94 +267,90 @@ impl Matches {
         if selectors.class.is_empty() && selectors.request.is_empty() {
             return Ok(true);
         }
-        let key = (selectors.id, slice.id);
-        if let Some(row) = self.rows.get_mut(&key) {
-            row.begin(self.attempt);
-            let answer = row.answers[device];
-            let matched = answer.matched();
-            if matched != Matched::Unknown && !answer.is_charged() {
-                row.answers[device].0 |= Answer::IS_CHARGED;
-                if !budget.take(answer.work()) && matched != Matched::Error {
-                    let is_of_class = selectors.request.is_empty();
-                    return Err(SelectorError {
-                        is_of_class,
-                        selector: 0,
-                        cause: SelectorFailure::Exhausted,
-                    });
-                }
-            }
-            match matched {
-                Matched::Unknown => {}
-                Matched::Yes => return Ok(true),
-                Matched::No => return Ok(false),
-                Matched::Error => {
-                    let known = row.errors.iter().find(|(of, _)| *of == device);
-                    return known.map_or(Ok(false), |(_, error)| Err(error.clone()));
-                }
-            }
+        let Self { answers, attempt, evaluations, seed, buffer, .. } = self;
+        let answers = answers.entry(selectors.id).or_insert_with(|| Answers::new(seed));
+        let is_first = answers.begin(slice, device, *attempt);
+        let look = steps_to_look(values_of(&slice.spec().devices[device]));
+        if is_first && !budget.take(look) {
+            return Err(selectors.exhausted());
         }
-        let mut work = 0;
-        let answer = self.ask(selectors, slice, device, budget, &mut work);
-        let matched = match &answer {
-            Ok(true) => Matched::Yes,
-            Ok(false) => Matched::No,
-            Err(SelectorError { cause: SelectorFailure::Exhausted, .. }) => return answer,
-            Err(_) => Matched::Error,
+        let number = match answers.of_device(slice, device) {
+            Some(number) => number,
+            None => {
+                let sight = selectors.sight(slice, device);
+                sight.write(buffer);
+                let number = match answers.of_sight(buffer) {
+                    Some(number) => number,
+                    None => {
+                        let verdict = selectors.ask(sight, budget, *attempt, evaluations)?;
+                        answers.add(buffer[..].into(), verdict)
+                    }
+                };
+                answers.set(slice, device, number);
+                number
+            }
         };
-        let errors = answer.as_ref().err().map(|error| (device, error.clone()));
-        self.answer_bytes += errors.as_ref().map_or(0, |(_, error)| error.cause.bytes());
-        let row = self.row(key, slice);
-        row.answers[device] = Answer::new(matched, work);
-        row.errors.extend(errors);
-        answer
+        let Verdict { result, work, paid_in } = answers.verdict(number);
+        let is_paid = std::mem::replace(paid_in, *attempt) == *attempt;
+        // An error of upstream's comes first.
+        if !is_paid && !budget.take(*work) && result.is_ok() {
+            return Err(selectors.exhausted());
+        }
+        result.clone().map_err(|error| *error)
+    }
+}
+
+impl Selectors {
+    fn sight<'a>(&'a self, slice: &'a Slice, device: usize) -> Sight<'a> {
+        let (spec, hides_sharing) = (slice.spec(), self.hides_sharing);
+        Sight { reads: &self.reads, spec, device: &spec.devices[device], hides_sharing }
     }
 
-    fn row(&mut self, key: (u64, u64), slice: &Slice) -> &mut Row {
-        if !self.rows.contains_key(&key) {
-            let devices = slice.spec().devices.len();
-            let row = Row {
-                answers: vec![Answer::default(); devices].into(),
-                errors: Vec::new(),
-                attempt: self.attempt,
-            };
-            self.answer_bytes += row.bytes();
-            if self.answer_bytes > MAX_ANSWER_BYTES {
-                self.answer_bytes = row.bytes();
-                self.rows.clear();
-            }
-            self.rows.insert(key, row);
+    /// The error where the budget ends between evaluations.
+    fn exhausted(&self) -> SelectorError {
+        let is_of_class = self.request.is_empty();
+        SelectorError { is_of_class, selector: 0, cause: SelectorFailure::Exhausted }
+    }
+
+    /// Evaluates the selectors. An error is the end of the budget.
+    fn ask(
+        &self,
+        sight: Sight<'_>,
+        budget: &mut Budget,
+        attempt: u64,
+        evaluations: &mut u64,
+    ) -> Result<Verdict, SelectorError> {
+        let mut work = 0;
+        let result = self.evaluate(sight, budget, &mut work, evaluations);
+        if let Err(error @ SelectorError { cause: SelectorFailure::Exhausted, .. }) = result {
+            return Err(error);
         }
-        self.rows.get_mut(&key).expect("it was inserted")
+        Ok(Verdict { result: result.map_err(Box::new), work, paid_in: attempt })
     }
 
     /// Evaluates the selectors, and adds up the work.
-    fn ask(
-        &mut self,
-        selectors: &Selectors,
-        slice: &Slice,
-        device: usize,
+    fn evaluate(
+        &self,
+        sight: Sight<'_>,
         budget: &mut Budget,
         work: &mut u64,
+        evaluations: &mut u64,
     ) -> Result<bool, SelectorError> {
         let mut seen = None;
         let of =
             |list, is_of_class| std::iter::zip(0.., list).map(move |(place, it)| (is_of_class, place, it));
         for (is_of_class, selector, program) in
-            of(selectors.class.iter(), true).chain(of(selectors.request.iter(), false))
+            of(self.class.iter(), true).chain(of(self.request.iter(), false))
         {
             let wrong = |cause| SelectorError { is_of_class, selector, cause };
             let program =
                 (**program).as_ref().map_err(|error| wrong(SelectorFailure::Compile(error.clone())))?;
-            self.evaluations += 1;
-            if seen.is_none() {
-                let steps = steps_to_see(values_of(&slice.spec().devices[device]));
-                *work += steps;
-                if !budget.take(steps) {
-                    return Err(wrong(SelectorFailure::Exhausted));
-                }
+            *evaluations += 1;
+            *work += STEPS_TO_EVALUATE;
+            if !budget.take(STEPS_TO_EVALUATE) {
+                return Err(wrong(SelectorFailure::Exhausted));
             }
-            let seen = seen.get_or_insert_with(|| cel_device(slice, device, selectors));
-            let matches = match seen {
+            let matches = match seen.get_or_insert_with(|| sight.device()) {
                 Ok(seen) => {
                     let most = budget.left().unwrap_or(u64::MAX);
                     let mut left = most;
@@ -424,37 +376,5 @@ impl List {
     /// Whether no demand holds it.
     fn is_unheld(&self) -> bool {
         Arc::strong_count(&self.selectors) == 1
-    }
-}
-
-impl Row {
-    fn bytes(&self) -> usize {
-        let errors = self.errors.iter().map(|(_, error)| size_of_val(error) + error.cause.bytes());
-        size_of::<Self>() + size_of_val(&*self.answers) + errors.sum::<usize>()
-    }
-}
-
-/// What a selector sees.
-fn cel_device(slice: &Slice, device: usize, selectors: &Selectors) -> Result<CelDevice, EvalError> {
-    let spec = slice.spec();
-    let device = &spec.devices[device];
-    let attributes: Vec<(&str, Attribute)> =
-        device.attributes.iter().map(|(name, value)| (&**name, attribute(value))).collect();
-    CelDevice::reading(
-        &selectors.reads,
-        &spec.driver,
-        device.allows_multiple_allocations && !selectors.hides_sharing,
-        attributes.iter().map(|(name, value)| (*name, value)),
-        device.capacity.iter().map(|(name, capacity)| (&**name, &*capacity.value)),
-    )
-}
-
-fn attribute(value: &DeviceAttribute) -> Attribute {
-    match value {
-        DeviceAttribute::Int(value) => Attribute::Int(*value),
-        DeviceAttribute::Bool(value) => Attribute::Bool(*value),
-        DeviceAttribute::String(text) => Attribute::String(Arc::clone(text)),
-        DeviceAttribute::Version(text) => Attribute::Version(Arc::clone(text)),
-        DeviceAttribute::Unsupported => Attribute::Unset,
     }
 }

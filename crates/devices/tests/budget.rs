@@ -41,17 +41,33 @@ fn cluster(nodes: usize, devices: &str, claims: &str) -> (Case, World) {
     (case, world)
 }
 
+/// The attribute in which all devices of [`distinct`] differ.
+const ID: &str = "device.attributes['a.example.com'].id";
+
+/// As [`cluster`], where no two devices have the same `id`.
+fn distinct(nodes: usize, each: usize, claims: &str) -> (Case, World) {
+    let device = |node, number| format!("dev d{number} id={}\n", node * each + number);
+    let slice = |n| {
+        let devices: Vec<_> = (1..=each).map(|number| device(n, number)).collect();
+        format!("slice s{n} a/p{n} n{n}\n{}", devices.concat())
+    };
+    let slices = (0..nodes).map(slice).collect::<Vec<_>>().concat();
+    let case = notation::read_one(&format!("{slices}{claims}"));
+    let world = case.world();
+    (case, world)
+}
+
 /// A selector that matches nothing and costs nearly as much as one evaluation may.
 fn hostile() -> String {
     let list = |most: usize| format!("{:?}", (0..most).collect::<Vec<_>>());
     let (many, few) = (list(99), list(4));
-    format!("!({many}.all(a, {many}.all(b, {few}.all(c, a + b + c >= 0))))")
+    format!("{ID} < 0 || !({many}.all(a, {many}.all(b, {few}.all(c, a + b + c >= 0))))")
 }
 
 #[test]
 fn a_hostile_selector_ends_the_attempt_and_is_named() {
     let claims = format!("claim x\nrequest r c 1 where {}", hostile());
-    let (case, mut world) = cluster(100, "d1-8", &claims);
+    let (case, mut world) = distinct(100, 8, &claims);
     let mut budget = Budget::new(4_000_000);
     let (asked, error) = attempt(&case, &mut world, 100, &mut budget);
     let error = error.unwrap().to_string();
@@ -64,7 +80,8 @@ fn a_hostile_selector_ends_the_attempt_and_is_named() {
 
 #[test]
 fn known_answers_are_charged_as_new_ones() {
-    let (case, mut world) = cluster(40, "d1-8", "claim x\nrequest r c 1 where [1, 2].all(a, a > 5)");
+    let claims = format!("claim x\nrequest r c 1 where {ID} < 0 || [1, 2].all(a, a > 5)");
+    let (case, mut world) = distinct(40, 8, &claims);
     let mut run = || {
         let mut budget = Budget::new(100_000);
         assert_eq!(attempt(&case, &mut world, 40, &mut budget), (40, None));
@@ -73,6 +90,53 @@ fn known_answers_are_charged_as_new_ones() {
     let (new, known) = (run(), run());
     assert_eq!(new, known);
     assert_eq!(new.1, 320);
+}
+
+#[test]
+fn devices_that_look_alike_are_asked_about_once() {
+    let selector = format!("{ID} < 0");
+    let claims = format!("claim x\nrequest r c 1 where {selector}");
+    let evaluations = |(case, mut world): (Case, World)| {
+        let mut budget = Budget::new(100_000);
+        assert_eq!(attempt(&case, &mut world, 40, &mut budget), (40, None));
+        (world.matches.evaluations(), budget.left())
+    };
+    let (alike, cheap) = evaluations(cluster(40, "d1-8 id=1", &claims));
+    let (others, dear) = evaluations(distinct(40, 8, &claims));
+    assert_eq!((alike, others), (1, 320));
+    assert!(cheap > dear, "{cheap:?} and {dear:?} are left");
+}
+
+/// The most steps that an attempt with the scheduler's budget may take: of up to 60 ns each, they
+/// are less than 250 ms.
+const MOST_STEPS: u64 = 2_000_000 + 2_000_000;
+/// The least steps for a device that no other looks like.
+const LEAST_STEPS: u64 = 8 + 32 + 1;
+
+#[test]
+fn no_claim_takes_more_than_a_limit_on_any_number_of_devices() {
+    let claims = format!("claim x\nrequest r c 1 where {ID} < 0 || [1, 2, 3, 4].all(a, a > 5)");
+    let (case, mut world) = distinct(5_000, 16, &claims);
+    let (asked, error) = attempt(&case, &mut world, 5_000, &mut Budget::new(2_000_000));
+    assert!(asked > 1_000 && error.is_some(), "{asked} nodes");
+    let evaluations = world.matches.evaluations();
+    assert!(evaluations < MOST_STEPS / LEAST_STEPS, "{evaluations} evaluations");
+}
+
+#[test]
+fn ordinary_selectors_fit_in_a_large_cluster() {
+    let id = format!("{ID} == -1");
+    let model = format!("device.driver == 'a.example.com' && {} == 'x'", ID.replace("id", "model"));
+    for (selector, values) in [(id, ""), (model, " model=\"y\" a=1 b=2 c=3 d=4 e=5 f=6")] {
+        let claims = format!("claim x\nrequest r c 1 where {selector}");
+        let (case, mut world) = if values.is_empty() {
+            distinct(5_000, 12, &claims)
+        } else {
+            cluster(5_000, &format!("d1-16 id=1{values}"), &claims)
+        };
+        let (asked, error) = attempt(&case, &mut world, 5_000, &mut Budget::new(2_000_000));
+        assert_eq!((asked, error), (5_000, None), "{selector}");
+    }
 }
 
 #[test]

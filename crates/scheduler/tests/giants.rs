@@ -236,9 +236,9 @@ fn a_taint_is_not_compared_with_every_bound() {
     }
 }
 
-/// The most steps of an attempt for devices: the budget, once for tables and once for the plain
-/// path, with what devices add, and some for what else a cycle does.
-const MOST_DEVICE_STEPS: u64 = 2 * 2_000_000 + 1_000_000;
+/// The most steps of an attempt for devices: the budget with the most that devices add, once for
+/// tables and once for the plain path, and some for what else a cycle does.
+const MOST_DEVICE_STEPS: u64 = 2 * (2_000_000 + 2_000_000) + 1_000_000;
 
 /// The nodes that a pod may be bound to, by what the scheduler asks for.
 fn bound_nodes(effects: Vec<Effect>) -> Vec<Arc<str>> {

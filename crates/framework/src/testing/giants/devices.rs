@@ -8,14 +8,18 @@ use super::claims::{lacks, node_term};
 use super::{HOSTNAME, key};
 use crate::affinity::NodeSelectorTerm;
 use crate::objects::{
-    AllocationResult, Body, ClaimAllocation, ClaimRequest, Device, DeviceClass, DeviceCount, DeviceId,
-    DeviceNodeSelector, DevicePlace, DeviceRequest, Object, RequestChoice, ResourceClaim, ResourceSlice,
-    resources,
+    AllocationResult, Body, ClaimAllocation, ClaimRequest, Device, DeviceAttribute, DeviceClass, DeviceCount,
+    DeviceId, DeviceNodeSelector, DevicePlace, DeviceRequest, Object, RequestChoice, ResourceClaim,
+    ResourceSlice, resources,
 };
 use crate::pod::{PodInfo, RareSpec};
 use crate::pod_claims::{PodClaim, PodClaimSource};
 use crate::testing::{object, pod};
 
+/// The devices of a node.
+const DEVICES: usize = 16;
+/// The attribute in which devices differ.
+const ID: &str = "device.attributes.d.id";
 /// A class with every device.
 const CLASS: &str = "any";
 
@@ -58,6 +62,8 @@ pub(super) fn sliced(requirements: usize) -> Vec<Object> {
 pub enum Hostile {
     /// A selector that matches no device, at nearly the cost that one evaluation may have.
     Selector,
+    /// A small selector, of which each device takes an evaluation.
+    Distinct,
     /// A claim for half of a node's devices, and one for more than the other half.
     Pair,
     /// A claim for half of a node's devices, and one for a device that does not exist.
@@ -66,19 +72,23 @@ pub enum Hostile {
 
 impl Hostile {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Selector, Self::Pair, Self::Hopeless];
+    pub const ALL: [Self; 4] = [Self::Selector, Self::Distinct, Self::Pair, Self::Hopeless];
 
-    /// The devices of these nodes, and the claims for them.
+    /// The devices of these nodes, and the claims for them. No two devices look alike.
     pub fn objects(self, nodes: usize) -> Vec<Object> {
-        let slices = (0..nodes).map(|i| {
-            let node: Arc<str> = format!("node-{i}").into();
+        let device = |node, i| {
+            let id = DeviceAttribute::Int((node * DEVICES + i) as i64);
+            Device { name: key(i).into(), attributes: [("id".into(), id)].into(), ..Device::default() }
+        };
+        let slices = (0..nodes).map(|number| {
+            let node: Arc<str> = format!("node-{number}").into();
             let slice = ResourceSlice {
                 driver: "d".into(),
                 pool: Arc::clone(&node),
                 generation: 1,
                 slice_count: 1,
                 place: DevicePlace::Node(Arc::clone(&node)),
-                devices: (0..16).map(|i| Device { name: key(i).into(), ..Device::default() }).collect(),
+                devices: (0..DEVICES).map(|i| device(number, i)).collect(),
                 ..ResourceSlice::default()
             };
             object(&resources::RESOURCE_SLICE, &node, Body::ResourceSlice(slice))
@@ -111,7 +121,12 @@ impl Hostile {
             Self::Selector => {
                 let list = |length: usize| format!("{:?}", (0..length).collect::<Vec<_>>());
                 let (many, few) = (list(99), list(4));
-                let selector = format!("!({many}.all(a, {many}.all(b, {few}.all(c, a + b + c >= 0))))");
+                let selector =
+                    format!("{ID} < 0 || !({many}.all(a, {many}.all(b, {few}.all(c, a + b + c >= 0))))");
+                vec![request(1, Some(selector.into()))]
+            }
+            Self::Distinct => {
+                let selector = format!(r#"{ID} < 0 || quantity("1Gi").isLessThan(quantity("1"))"#);
                 vec![request(1, Some(selector.into()))]
             }
             Self::Pair => vec![request(8, None), request(9, None)],
