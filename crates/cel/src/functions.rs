@@ -86,7 +86,7 @@ impl Binding {
                     None => Err(no_overload(name, args)),
                 }
             }
-            Self::Pattern(pattern) => pattern.call(name, args),
+            Self::Pattern(pattern) => pattern.call(name, args, steps),
         }
     }
 }

@@ -22,8 +22,8 @@ pub(crate) enum RegexError {
     Unsupported(String),
 }
 
-/// Compiles an expression.
-pub(crate) fn compile(pattern: &str) -> Result<Regex, RegexError> {
+/// Compiles an expression. Also returns how often it repeats a part of it, at most.
+pub(crate) fn compile(pattern: &str) -> Result<(Regex, u32), RegexError> {
     let mut translator = Translator {
         chars: pattern.chars().collect(),
         at: 0,
@@ -32,11 +32,12 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex, RegexError> {
         last_repeats: 1,
     };
     translator.run(pattern)?;
-    RegexBuilder::new(&translator.out)
+    let regex = RegexBuilder::new(&translator.out)
         .size_limit(MAX_SIZE)
         .nest_limit(250)
         .build()
-        .map_err(|_| RegexError::Unsupported("regular expression too large".into()))
+        .map_err(|_| RegexError::Unsupported("regular expression too large".into()))?;
+    Ok((regex, translator.repeats.first().copied().unwrap_or(1)))
 }
 
 fn invalid<T>(reason: &str, text: &str) -> Result<T, RegexError> {

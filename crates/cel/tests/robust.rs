@@ -90,6 +90,22 @@ fn evaluations_end_at_the_cost_limit() {
 }
 
 #[test]
+fn searches_for_patterns_count_their_repetitions() {
+    let within = |call: &str| {
+        let expression = format!("'{}'.{call}", "a".repeat(4_000));
+        let mut work = 1_000_000;
+        Program::compile(&expression).unwrap().matches_within(&device(), &mut work)
+    };
+    for repeated in ["matches('(a?){1000}b')", "find('(a?){1000}b') == ''", "findAll('a|.*b').size() == 4000"]
+    {
+        assert_eq!(within(repeated), None, "{repeated}");
+    }
+    for plain in ["matches('^a+$')", "find('a{3}') == 'aaa'", "findAll('a+').size() == 1"] {
+        assert_eq!(within(plain), Some(Ok(true)), "{plain}");
+    }
+}
+
+#[test]
 fn keys_of_go_maps_must_be_hashable() {
     assert_eq!(
         error("device.attributes['d'].version in ['a']"),

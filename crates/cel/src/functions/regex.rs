@@ -11,24 +11,27 @@ use crate::eval_failure::{EvalFailure, Steps};
 use crate::go_regex;
 use crate::value::{Outcome, Value};
 
-/// A function whose regular expression is known when the program is planned.
-pub(crate) struct Pattern(Regex);
+/// A regular expression.
+pub(crate) struct Pattern {
+    regex: Regex,
+    /// About how many states it has.
+    states: u64,
+}
 
 #[allow(clippy::type_complexity)]
 pub(super) fn single(name: &str) -> Option<(fn(&Value) -> bool, Code)> {
     let is_text: fn(&Value) -> bool = |value| matches!(value, Value::String(_));
     (name == "matches").then_some((is_text, |args, steps| {
         let Value::String(pattern) = &args[1] else { return Err(EvalFailure::no_such_overload()) };
-        let regex = compile_in(pattern, steps)?;
-        Ok(Value::Bool(regex.is_match(text(&args[0]))))
+        compile_in(pattern, steps)?.matches(text(&args[0]), steps)
     }))
 }
 
 pub(super) fn code(overload: &str) -> Option<Code> {
     Some(match overload {
-        "string_find_string" => |args, steps| Ok(find(&illegal(text(&args[1]), steps)?, text(&args[0]))),
+        "string_find_string" => |args, steps| illegal(text(&args[1]), steps)?.find(text(&args[0]), steps),
         "string_find_all_string" | "string_find_all_string_int" => {
-            |args, steps| find_all(&illegal(text(&args[1]), steps)?, text(&args[0]), args.get(2))
+            |args, steps| illegal(text(&args[1]), steps)?.find_all(text(&args[0]), args.get(2), steps)
         }
         _ => return None,
     })
@@ -39,7 +42,7 @@ pub(crate) fn optimized(name: &str, pattern: &str) -> Option<Result<Binding, Eva
     if !matches!(name, "matches" | "find" | "findAll") {
         return None;
     }
-    Some(compile(pattern).map(|regex| Binding::Pattern(Arc::new(Pattern(regex)))))
+    Some(compile(pattern).map(|pattern| Binding::Pattern(Arc::new(pattern))))
 }
 
 /// The most states of a regular expression: counts of repetitions multiply to at most 1,000.
@@ -58,47 +61,69 @@ pub(crate) fn pattern_bytes(pattern: &str) -> usize {
 }
 
 /// Compiles during an evaluation.
-fn compile_in(pattern: &str, steps: &mut Steps) -> Result<Regex, EvalFailure> {
+fn compile_in(pattern: &str, steps: &mut Steps) -> Result<Pattern, EvalFailure> {
     steps.take(compile_steps(pattern))?;
     compile(pattern)
 }
 
-fn compile(pattern: &str) -> Result<Regex, EvalFailure> {
-    go_regex::compile(pattern).map_err(|error| match error {
+fn compile(pattern: &str) -> Result<Pattern, EvalFailure> {
+    let (regex, repeats) = go_regex::compile(pattern).map_err(|error| match error {
         go_regex::RegexError::Invalid(message) => EvalFailure::error(message),
         go_regex::RegexError::Unsupported(message) => EvalFailure::halt(message),
-    })
+    })?;
+    Ok(Pattern { regex, states: pattern.len() as u64 * u64::from(repeats) })
 }
 
-fn illegal(pattern: &str, steps: &mut Steps) -> Result<Regex, EvalFailure> {
+fn illegal(pattern: &str, steps: &mut Steps) -> Result<Pattern, EvalFailure> {
     compile_in(pattern, steps).map_err(|fault| match fault {
         EvalFailure::Error(message) => EvalFailure::error(format!("Illegal regex: {message}")),
         halt @ EvalFailure::Halt(_) => halt,
     })
 }
 
-fn find(regex: &Regex, text: &str) -> Value {
-    Value::string(regex.find(text).map_or("", |found| found.as_str()))
-}
-
-fn find_all(regex: &Regex, text: &str, most: Option<&Value>) -> Outcome {
-    let most = match most {
-        None => usize::MAX,
-        Some(Value::Int(most)) => usize::try_from(*most).unwrap_or(usize::MAX),
-        Some(Value::Optional(Some(inner))) => return find_all(regex, text, Some(inner)),
-        Some(_) => return Err(EvalFailure::no_such_overload()),
-    };
-    let found = regex.find_iter(text).take(most);
-    Ok(Value::list(found.map(|found| Value::string(found.as_str())).collect()))
-}
+/// The states that a search visits in one step.
+const STATES_PER_STEP: u64 = 4;
 
 impl Pattern {
-    pub(super) fn call(&self, name: &str, args: &[Value]) -> Outcome {
+    /// Takes what a search in a text may take: it may visit every state at every byte. Its cost
+    /// counts the pattern as it is written, without repetitions.
+    fn spend(&self, text: &str, steps: &mut Steps) -> Result<(), EvalFailure> {
+        steps.take((text.len() as u64).saturating_mul(self.states) / STATES_PER_STEP)
+    }
+
+    fn matches(&self, text: &str, steps: &mut Steps) -> Outcome {
+        self.spend(text, steps)?;
+        Ok(Value::Bool(self.regex.is_match(text)))
+    }
+
+    fn find(&self, text: &str, steps: &mut Steps) -> Outcome {
+        self.spend(text, steps)?;
+        Ok(Value::string(self.regex.find(text).map_or("", |found| found.as_str())))
+    }
+
+    fn find_all(&self, text: &str, most: Option<&Value>, steps: &mut Steps) -> Outcome {
+        let most = match most {
+            None => usize::MAX,
+            Some(Value::Int(most)) => usize::try_from(*most).unwrap_or(usize::MAX),
+            Some(Value::Optional(Some(inner))) => return self.find_all(text, Some(inner), steps),
+            Some(_) => return Err(EvalFailure::no_such_overload()),
+        };
+        self.spend(text, steps)?;
+        let mut all = Vec::new();
+        for found in self.regex.find_iter(text).take(most) {
+            all.push(Value::string(found.as_str()));
+            // The next search may read all of the rest.
+            self.spend(&text[found.end()..], steps)?;
+        }
+        Ok(Value::list(all))
+    }
+
+    pub(super) fn call(&self, name: &str, args: &[Value], steps: &mut Steps) -> Outcome {
         let Some(text) = go_string(&args[0]) else { return Err(EvalFailure::no_such_overload()) };
         match name {
-            "matches" => Ok(Value::Bool(self.0.is_match(text))),
-            "find" => Ok(find(&self.0, text)),
-            _ => find_all(&self.0, text, args.get(2)),
+            "matches" => self.matches(text, steps),
+            "find" => self.find(text, steps),
+            _ => self.find_all(text, args.get(2), steps),
         }
     }
 }
