@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use supercargo_benches::{FilterArgs, Output, RunArgs};
 use supercargo_codec::{NodeKind, PodKind};
-use supercargo_framework::testing::giants::{MOST_BYTES, NodeList, PodList};
+use supercargo_framework::testing::giants::{Hostile, MOST_BYTES, NodeList, PodList};
 use supercargo_framework::{NodeRecord, PodInfo};
 use supercargo_scheduler::{Input, Notification};
 
@@ -110,6 +110,9 @@ fn main() -> Result<()> {
     }
     for list in NodeList::ALL.into_iter().filter(|list| format!("{list:?}").contains(&args.list)) {
         measures.push(of_node(&args, list, upstream).with_context(|| format!("node: {list:?}"))?);
+    }
+    for hostile in Hostile::ALL.into_iter().filter(|claim| format!("{claim:?}").contains(&args.list)) {
+        measures.push(of_claim(&args, hostile).with_context(|| format!("claim: {hostile:?}"))?);
     }
     match args.run.output {
         Output::Table => print!("{}", table(&args, &measures)?),
@@ -278,6 +281,37 @@ fn of_node(args: &Args, list: NodeList, upstream: Option<&Upstream>) -> Result<M
         megabytes,
         most_allocated: steps.most_allocated,
         upstream: upstream.transpose()?.flatten(),
+    })
+}
+
+/// A small claim. kube-scheduler is not measured: it takes hours for some of them.
+fn of_claim(args: &Args, hostile: Hostile) -> Result<Measure> {
+    let giant = hostile.pod("first");
+    let next = hostile.pod("next");
+    let mut bench = cluster(args.size)?;
+    let region = Region::new(ALLOCATOR);
+    let mut steps = Steps::default();
+    for object in hostile.objects(args.size.nodes) {
+        bench.handle(Input::Object(Notification::Added(Arc::new(object))));
+    }
+    steps.run(|| {});
+    steps.run(|| try_pod(&mut bench, giant));
+    steps.run(|| {});
+    steps.run(|| try_pod(&mut bench, plain("plain")));
+    steps.run(|| bench.handle(relabelled(1)));
+    steps.run(|| try_pod(&mut bench, next));
+    let megabytes = megabytes(&region);
+    let none = || Decoded { milliseconds: 0.0, megabytes: 0.0 };
+    Ok(Measure {
+        list: format!("claim: {hostile:?}"),
+        items: 1,
+        protobuf: none(),
+        json: none(),
+        longest_cycle: longest(&steps.times, &CYCLES_WITH_POD),
+        steps: steps.times,
+        megabytes,
+        most_allocated: steps.most_allocated,
+        upstream: None,
     })
 }
 
