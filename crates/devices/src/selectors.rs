@@ -346,8 +346,10 @@ impl Selectors {
             let program =
                 (**program).as_ref().map_err(|error| wrong(SelectorFailure::Compile(error.clone())))?;
             *evaluations += 1;
-            *work += STEPS_TO_EVALUATE;
-            if !budget.take(STEPS_TO_EVALUATE) {
+            // The first one reads the device.
+            let values = if seen.is_none() { values_of(sight.device) as u64 } else { 0 };
+            *work += STEPS_TO_EVALUATE + values;
+            if !budget.take(STEPS_TO_EVALUATE + values) {
                 return Err(wrong(SelectorFailure::Exhausted));
             }
             let matches = match seen.get_or_insert_with(|| sight.device()) {
