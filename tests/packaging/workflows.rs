@@ -11,7 +11,7 @@ use super::install;
 use crate::rbac::manifests::{self, text};
 use xtask::workspace::items;
 
-const WORKFLOWS: &[&str] = &["ci.yml", "e2e-kind.yml", "release.yml"];
+const WORKFLOWS: &[&str] = &["ci.yml", "e2e-kind.yml", "release.yml", "simulation.yml"];
 
 /// The scripts that workflows run.
 const SCRIPTS: &[&str] = &[".ci/archives", ".ci/notes", ".ci/run", ".ci/version", "tests/kind/run.sh"];

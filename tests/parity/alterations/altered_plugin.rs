@@ -368,6 +368,7 @@ pub(super) fn hints(resource: EventResource, hint: QueueingHint) -> AlterPoints 
         for registration in events.iter_mut().filter(|given| given.event.resource == resource) {
             registration.hint = Some(Arc::new(move |_, _, _| Ok(hint)));
             registration.caching.offer = None;
+            registration.caching.marks = None;
         }
         events
     })
