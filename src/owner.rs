@@ -290,7 +290,7 @@ impl Owner {
         } else if idle.is_zero() {
             Turn::Work
         } else {
-            Turn::Idle(idle)
+            Turn::Idle(idle.min(LONGEST_SLEEP))
         };
         if turn != Turn::Work {
             self.watchdog.idle();
@@ -323,10 +323,14 @@ impl Owner {
 
     /// Waits for a message or for time to pass.
     fn wait(&mut self, idle: Duration) {
-        let message = self.messages.recv_timeout(self.clock.wait(idle).min(LONGEST_SLEEP));
-        if let Ok(message) = message {
+        if let Ok(message) = self.messages.recv_timeout(self.clock.wait(idle)) {
             self.take(message);
         }
+    }
+
+    /// Takes a message that has arrived; `false` if there is none.
+    pub fn receive(&mut self) -> bool {
+        self.messages.try_recv().map(|message| self.take(message)).is_ok()
     }
 
     /// Each message is a step: changes that each affect all pending pods may take long without a

@@ -29,8 +29,8 @@ pub use gangs::is_incomplete;
 
 /// How long a lease lasts: the default of the configuration.
 pub const LEASE: Duration = Duration::from_secs(15);
-/// How long a write may stay on its way. Its sender gives up after 65 s.
-const LATEST: Duration = Duration::from_secs(65);
+/// How long a write may stay on its way: until a dead connection ends, and while the network is slow.
+const LATEST: Duration = Duration::from_secs(30);
 /// How long a scheduler may act on what a node or etcd was before a change: watches lag by up to
 /// 20 s, and dead connections are noticed after 20 s more.
 const FORGIVEN: Duration = Duration::from_mins(2);
@@ -276,10 +276,9 @@ impl InvariantChecker {
                 from.process, from.sent
             ));
         }
-        if let Some((since, holder)) = self.holders.last()
-            && holder.as_ref() != Some(&from.process)
-        {
-            let late = now.saturating_sub(*since);
+        let ended = self.ended(&from.process);
+        let late = ended.map_or(Duration::ZERO, |ended| now.saturating_sub(ended));
+        if !late.is_zero() {
             self.trace.count("writes that arrived after the lease", 1);
             self.trace.greatest("latest of them, ms", late.as_millis() as u64);
             if late > LATEST {
@@ -288,10 +287,18 @@ impl InvariantChecker {
         }
     }
 
+    /// When the lease of a process ends or ended: by time, or when it was released or taken.
+    fn ended(&self, process: &Arc<str>) -> Option<Duration> {
+        let end = *self.renewals.get(process)?.last()? + LEASE;
+        let is_own = |holder: &Option<Arc<str>>| holder.as_ref() == Some(process);
+        let after = self.holders.iter().rev().take_while(|(_, holder)| !is_own(holder)).last();
+        Some(after.map_or(end, |(since, _)| end.min(*since)))
+    }
+
     /// When the lease of a sender ends, by its renewals up to the time of sending.
     fn lease_end(&self, from: &Sender) -> Option<Duration> {
         let renewals = self.renewals.get(&from.process)?;
-        renewals.iter().rev().find(|at| **at <= from.sent).map(|at| *at + LEASE)
+        renewals.iter().rfind(|at| **at <= from.sent).map(|at| *at + LEASE)
     }
 
     fn see_lease(&mut self, from: &Sender, holder: &str) {

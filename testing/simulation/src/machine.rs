@@ -91,6 +91,8 @@ pub struct Machine {
     ended: Option<oneshot::Sender<std::thread::Result<()>>>,
     stop: CancellationToken,
     process: JoinHandle<Result<()>>,
+    /// When the owner has something to do without a message.
+    due: Instant,
     /// Time that the process has to catch up with, because it was stopped.
     missed: Duration,
     /// The longest turn in CPU time.
@@ -99,6 +101,17 @@ pub struct Machine {
     pub longest_slice: Duration,
     // Dropped last: the others use it.
     runtime: Runtime,
+}
+
+/// What the scheduler's thread does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Thread {
+    /// It runs.
+    Runs,
+    /// Nothing.
+    Hangs,
+    /// It runs when something is due, but messages do not wake it.
+    IsDeaf,
 }
 
 /// How far a machine came.
@@ -115,8 +128,9 @@ impl Machine {
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build()?;
         let entered = runtime.enter();
         let wall = EPOCH + i64::try_from(setting.now.as_micros())?;
+        let zero = Instant::now();
         let clock = Arc::new(SimulatedClock {
-            zero: Instant::now(),
+            zero,
             wall: AtomicI64::new(wall),
             suspended: AtomicU64::new(0),
             is_blind: setting.is_blind,
@@ -159,6 +173,7 @@ impl Machine {
             ended: Some(ended),
             stop,
             process,
+            due: zero,
             missed: Duration::ZERO,
             longest_turn: Duration::ZERO,
             longest_slice: Duration::ZERO,
@@ -208,11 +223,11 @@ impl Machine {
         self.clock.suspended.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// Runs the process for a time. The scheduler's thread does nothing if it hangs.
-    pub fn run(&mut self, time: Duration, hangs: bool) -> Progress {
+    /// Runs the process for a time, and its scheduler's thread as far as that is able to.
+    pub fn run(&mut self, time: Duration, thread: Thread) -> Progress {
         self.run_tasks(time.mul_f64(self.rate));
-        if !hangs {
-            self.run_owner();
+        if thread != Thread::Hangs {
+            self.run_owner(thread == Thread::IsDeaf);
         }
         if !self.process.is_finished() {
             return Progress::Running;
@@ -236,17 +251,24 @@ impl Machine {
         }
     }
 
-    /// The owner takes turns until it is idle.
-    fn run_owner(&mut self) {
+    /// Once a message arrives or something is due, the owner takes turns until it is idle.
+    fn run_owner(&mut self, is_deaf: bool) {
         let Some(owner) = &mut self.owner else { return };
         let _entered = self.runtime.enter();
+        let is_woken = !is_deaf && owner.receive();
+        if !is_woken && Instant::now() < self.due {
+            return;
+        }
         for _ in 0..MOST_TURNS {
             let began = cpu_time();
             let turn = catch_unwind(AssertUnwindSafe(|| owner.turn()));
             self.longest_turn = self.longest_turn.max(cpu_time().saturating_sub(began));
             let outcome = match turn {
                 Ok(Turn::Work) => continue,
-                Ok(Turn::Idle(_)) => return,
+                Ok(Turn::Idle(idle)) => {
+                    self.due = Instant::now() + idle;
+                    return;
+                }
                 Ok(Turn::Ended) => Ok(()),
                 Err(panic) => Err(panic),
             };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueEnum as _};
 use supercargo_simulation::entropy;
-use supercargo_simulation::plan::Mood;
+use supercargo_simulation::plan::{Mood, Plan};
 use supercargo_simulation::regressions;
 use supercargo_simulation::run::{Options, Report, run};
 use supercargo_simulation::sabotage::Sabotage;
@@ -86,8 +86,10 @@ impl Arguments {
 
     /// Runs one seed in this process.
     fn run_here(&self, seed: u64) -> Result<bool> {
+        // The end of a run takes as long as half an hour.
+        let longest = LONGEST_MINUTE * u32::try_from(self.minutes + 30).unwrap_or(u32::MAX);
         std::thread::spawn(move || {
-            std::thread::sleep(LONGEST_RUN);
+            std::thread::sleep(longest);
             eprintln!("simulate: seed {seed} does not end");
             std::process::exit(2);
         });
@@ -193,7 +195,7 @@ impl Arguments {
             return Ok(true);
         };
         // Larger parts first.
-        let all = first.faults + without.len();
+        let all = Plan::new(seed, Duration::from_secs(60 * self.minutes), &[]).faults.len();
         let mut part = all.div_ceil(2);
         while part > 0 {
             let kept: Vec<usize> = (0..all).filter(|position| !without.contains(position)).collect();
@@ -235,8 +237,10 @@ impl Arguments {
             let mut found = None;
             for seed in self.from..self.from + seeds {
                 let report = self.run_one(seed, &self.without, Some(sabotage))?;
-                let failure = report.failures.into_iter().next();
-                let Some(failure) = failure.filter(|_| !report.broke_off) else { continue };
+                let mut failures = report.failures.into_iter();
+                let Some(failure) = failures.find(|failure| failure.contains(sabotage.evidence())) else {
+                    continue;
+                };
                 let is_sound = match sound.get(&seed) {
                     Some(is_sound) => *is_sound,
                     None => {
@@ -277,9 +281,10 @@ impl Arguments {
     }
 }
 
-/// A failure without the numbers of pods, processes and times.
+/// A failure without words that have digits: names, amounts and times.
 fn kind_of(failure: &str) -> String {
-    failure.chars().filter(|char| !char.is_ascii_digit() && *char != '.').collect()
+    let words = failure.split_whitespace().filter(|word| !word.contains(|char: char| char.is_ascii_digit()));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Waits for a process and reads its report.
@@ -308,8 +313,8 @@ fn finish(seed: u64, child: Child) -> Result<Report> {
     }
 }
 
-/// No seed takes this long. A process that waits forever would hold up all others.
-const LONGEST_RUN: Duration = Duration::from_hours(1);
+/// No simulated minute takes this long. A process that waits forever would hold up all others.
+const LONGEST_MINUTE: Duration = Duration::from_mins(1);
 /// How often progress is printed if nobody looks at a terminal.
 const PROGRESS_PERIOD: Duration = Duration::from_mins(1);
 

@@ -27,10 +27,11 @@ use crate::sabotage::{Sabotage, TOO_LONG, work_for};
 
 /// Connections on which nothing arrives end after this long, by their pings.
 const DEAD: Duration = Duration::from_secs(20);
-/// Of a sabotage: how long binds wait behind the fence, how late requests arrive, and when after the
-/// faults renewals end. Leases last 15 s, and the last pods are checked before that.
+/// How long requests wait behind the fence, if that is the sabotage. Leases last 15 s.
 const BEHIND_FENCE: Duration = Duration::from_secs(40);
+/// How late requests arrive, if that is the sabotage.
 const LATE: Duration = Duration::from_mins(2);
+/// When after the faults renewals end, if that is the sabotage. The last pods are checked before.
 const LAST_RENEWAL: Duration = Duration::from_mins(4);
 /// The usual time of a message.
 const LATENCY: (u64, u64) = (1, 8);

@@ -40,8 +40,10 @@ pub enum Sabotage {
     LostEviction,
     /// PreBind does not run.
     LostPreBind,
-    /// A message to the scheduler does not wake it.
+    /// Messages do not wake the scheduler.
     MissedWakeUp,
+    /// Schedulers do nothing for a minute after the faults.
+    LateStart,
     /// A turn takes more than a second of work.
     SlowTurn,
     /// A task beside the scheduler takes more than a second of work.
@@ -85,6 +87,41 @@ impl Sabotage {
     /// All of them.
     pub fn all() -> &'static [Self] {
         Self::value_variants()
+    }
+
+    /// A part of the failure that shows it.
+    pub fn evidence(self) -> &'static str {
+        match self {
+            Self::NoElection | Self::SlowClocks | Self::BlindFence => "may write at one time",
+            Self::OpenFence => "its lease lasted until",
+            Self::LateArrival => "after its lease",
+            Self::LostRenewal => "0 running processes hold the lease",
+            Self::BindTwice => "sent again",
+            Self::WrongNode => "holds [",
+            Self::LostBind
+            | Self::LostRead
+            | Self::LostEviction
+            | Self::LostPreBind
+            | Self::LostDeletion
+            | Self::NoHint => "was created at the end, and has no node",
+            Self::LostCondition | Self::LostEventOfWatch => "its conditions do not say why",
+            Self::LostEvent => "has a node, and no event",
+            Self::MissedWakeUp | Self::LateStart => "after the faults",
+            Self::SlowTurn => "a turn took",
+            Self::SlowTask => "tasks of a slice took",
+            Self::Panic => "the scheduler panicked",
+            Self::Leak => "queued pods, 0 expected",
+            Self::SharedUid => "inconsistent",
+            Self::KeptRejections => "a new scheduler binds it",
+            Self::KeptPods => "deleted pods, 0 expected",
+            Self::KeptNodes => "old nodes, 0 expected",
+            Self::LostAllocation => "have device",
+            Self::KeptAllocation => "pending",
+            Self::LostReservation => "is not its own",
+            Self::LargeTables => "bytes of evaluation tables",
+            Self::SplitGang | Self::SplitTree => "parts",
+            Self::KeptBytes => "bytes of memory",
+        }
     }
 
     /// Changes the owner of a process.

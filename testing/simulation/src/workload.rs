@@ -198,6 +198,11 @@ impl Workload {
         paths
     }
 
+    /// Whether it is a lonely pod of the end.
+    pub fn is_lonely(path: &str) -> bool {
+        path.contains("/lonely-")
+    }
+
     /// Deletes the pod that a lonely one waits for.
     pub async fn make_way(&mut self) {
         let Some(path) = self.lonely.take() else { return };
@@ -281,7 +286,8 @@ impl Workload {
             }
             63..66 => self.add_budget().await,
             66..80 => self.delete_oldest().await,
-            80..84 => self.open_a_gate().await,
+            80..83 => self.open_a_gate().await,
+            83 => self.add_hostile().await,
             84 => self.add_giant().await,
             85..90 => {
                 self.flip(
@@ -406,6 +412,21 @@ impl Workload {
         let mut giant = list.pod(&name, GIANT);
         giant["spec"]["terminationGracePeriodSeconds"] = json!(1);
         self.add(PODS, new(giant)).await;
+    }
+
+    /// A pod with values that no user needs.
+    async fn add_hostile(&mut self) {
+        let name = self.name("hostile");
+        if self.random.bool() {
+            return self.add_pod_with_hostile_claim(&name).await;
+        }
+        let mut hostile = pod(&name, json!({}), ORDINARY);
+        let most = i64::MAX.to_string();
+        hostile["spec"]["containers"][0]["resources"]["requests"] =
+            json!({ "cpu": most, "memory": most, "example.com/nothing": most });
+        self.add(PODS, hostile).await;
+        let nominated = json!({ "status": { "nominatedNodeName": "no-such-node" } });
+        tell(&self.server, Method::PATCH, &format!("{PODS}/{name}/status"), Some(&nominated)).await;
     }
 
     async fn open_a_gate(&mut self) {

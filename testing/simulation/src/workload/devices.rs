@@ -84,6 +84,22 @@ impl Workload {
         }
     }
 
+    /// A pod whose claim has a selector that fails, or one that takes long and selects nothing.
+    pub(super) async fn add_pod_with_hostile_claim(&mut self, name: &str) {
+        let numbers: Vec<u32> = (0..30).collect();
+        let expression = if self.random.bool() {
+            format!("device.attributes['{DEVICE_DRIVER}'].missing > 1")
+        } else {
+            format!("{numbers:?}.exists(a, {numbers:?}.exists(b, a + b > 58))")
+        };
+        let mut spec = claim(CLAIM_TEMPLATES[0]);
+        spec["devices"]["requests"][0]["exactly"]["selectors"] =
+            json!([{ "cel": { "expression": expression } }]);
+        self.add(RESOURCE_CLAIMS, json!({ "metadata": { "name": name }, "spec": spec })).await;
+        let entries = json!([{ "name": "device", "resourceClaimName": name }]);
+        self.add(PODS, pod(name, with_claims(entries), ORDINARY)).await;
+    }
+
     /// A pod that must get a device of the tainted node.
     pub(super) async fn add_device_probe(&mut self) -> String {
         let name = self.name("device-probe");
