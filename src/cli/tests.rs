@@ -87,6 +87,19 @@ fn manual_pages_describe_the_program_and_its_subcommands() {
 }
 
 #[test]
+fn the_table_of_exit_codes_has_every_subcommand() {
+    let document = include_str!("../../docs/configuration.md");
+    let section = document.split("\n## ").find(|section| section.starts_with("Exit codes\n")).unwrap();
+    let commands: String =
+        section.lines().filter_map(|row| row.strip_prefix("| ")?.split(" |").next()).collect();
+    let mut program = Cli::command();
+    program.build();
+    let names = program.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help");
+    let missing: Vec<&str> = names.filter(|name| !commands.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "docs/configuration.md has no exit codes of {missing:?}");
+}
+
+#[test]
 fn the_list_of_gates_is_where_each_help_says() {
     let list = "  AllAlpha=true|false";
     let mut program = Cli::command();
