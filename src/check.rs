@@ -64,7 +64,8 @@ async fn connect(server: Option<&Uri>, kubeconfig: Option<&Path>) -> Result<(Str
 
 fn connection_advice(error: &ConnectError) -> &'static str {
     match error {
-        ConnectError::NotInCluster(_) => "give --kubeconfig, or run it in the cluster",
+        // The error itself says it.
+        ConnectError::NotInCluster(_) => "",
         ConnectError::ExecPlugin { .. } => "run the command of the kubeconfig by hand",
         _ => "correct the kubeconfig and the files that it names",
     }

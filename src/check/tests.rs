@@ -193,6 +193,14 @@ async fn invalid_configuration_is_reported_with_advice() {
     assert_eq!(printed.matches("\n        docs/configuration.md lists").count(), 1, "{printed}");
 }
 
+#[test]
+fn outside_a_cluster_the_advice_is_given_once() {
+    let cause = kube::config::InClusterError::ReadDefaultNamespace(std::io::Error::other("no namespace"));
+    let error = ConnectError::NotInCluster(Box::new(cause));
+    let said = format!("{}\n{}", full_text(&error), connection_advice(&error));
+    assert_eq!(said.matches("--kubeconfig").count(), 1, "{said}");
+}
+
 #[tokio::test]
 async fn version_newer_than_the_tested_ones_is_a_warning() {
     assert!(checked(api("38", &[], None)).await.contains("  WARN  version v1.38.2 is not tested\n"));
