@@ -128,17 +128,17 @@ impl Pair {
     fn run(&mut self, scenario: &Scenario, version: &str) -> Result<(Vec<Difference>, Option<String>)> {
         let (name, began) = (&scenario.name, Instant::now());
         let mut upstream = run::scenario(&self.cluster, &mut self.upstream, scenario)?;
-        if let Some(why) = &upstream.stopped {
+        if let Some(why) = upstream.flaw() {
             // On a busy machine, kube-scheduler now and then leaves a pod to its flush after five
             // minutes.
-            println!("{name}: kube-scheduler runs again, as it did not complete the scenario: {why:#}");
+            println!("{name}: kube-scheduler runs again, as it did not complete the scenario: {why}");
             upstream = run::scenario(&self.cluster, &mut self.upstream, scenario)?;
         }
-        let Outcome { seen, stopped } = upstream;
-        if let Some(why) = stopped {
-            let complaint = format!("{name}: kube-scheduler did not complete the scenario: {why:#}");
+        if let Some(why) = upstream.flaw() {
+            let complaint = format!("{name}: kube-scheduler did not complete the scenario: {why}");
             return Ok((Vec::new(), Some(complaint)));
         }
+        let seen = upstream.seen;
         let half = began.elapsed();
         let Some(ours) = &mut self.ours else {
             Expected::write(name, version, &seen)?;
@@ -165,7 +165,7 @@ fn requested() -> Result<Vec<&'static Scenario>> {
 /// The differences between the expected outcome and supercargo's.
 fn judge(name: &str, mut expected: Seen, outcome: Outcome) -> Vec<Difference> {
     let mut differences = Vec::new();
-    if let Some(why) = outcome.stopped {
+    if let Some(ours) = outcome.flaw() {
         // Pods that it did not come to say nothing more.
         expected.retain(|pod, _| outcome.seen.contains_key(pod));
         differences.push(Difference {
@@ -173,7 +173,7 @@ fn judge(name: &str, mut expected: Seen, outcome: Outcome) -> Vec<Difference> {
             pod: String::new(),
             field: "steps",
             upstream: "ran to the end".to_owned(),
-            ours: format!("{why:#}"),
+            ours,
         });
     }
     differences.extend(compare::differences(name, &expected, &outcome.seen));

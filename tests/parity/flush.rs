@@ -99,6 +99,8 @@ fn waits(case: &Case, seconds: u64, tried: bool) -> Result<()> {
     let scheduled = tried.then_some("Scheduled");
     let expected: Vec<_> = case.before.iter().copied().chain(scheduled).collect();
     assert_eq!((node.as_deref(), reasons), (tried.then_some(case.node), expected), "after {seconds} seconds");
+    // Other scenarios must not last so long.
+    assert!(!tried || outcome.flaw().is_some(), "after {:?}", outcome.took);
     let skipped = memory.skipped();
     assert!(
         skipped + Duration::from_secs(5) >= Duration::from_secs(seconds),

@@ -18,6 +18,9 @@ use super::scheduler_kind::SchedulerKind;
 /// up to 12.5 s before it writes an event again, so on a busy machine two such waits must fit.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// After this time, a scheduler tries a waiting pod without an event that may help it.
+const FLUSH: Duration = Duration::from_mins(5);
+
 /// Creates the namespaces of the scenarios' pods and other objects. They stay: without a
 /// controller, a namespace cannot be deleted.
 pub(super) fn prepare(cluster: &dyn Cluster) -> Result<()> {
@@ -40,6 +43,20 @@ pub(super) struct Outcome {
     pub(super) seen: Seen,
     /// The reason why the scenario did not complete.
     pub(super) stopped: Option<anyhow::Error>,
+    /// The time from its first step to its last, by the scheduler's clock.
+    pub(super) took: Duration,
+}
+
+impl Outcome {
+    /// Why the scenario shows nothing: it did not complete, or so late that the scheduler may have
+    /// tried its pods without an event.
+    pub(super) fn flaw(&self) -> Option<String> {
+        match &self.stopped {
+            Some(why) => Some(format!("{why:#}")),
+            None if self.took >= FLUSH => Some(format!("{:.1?} suffice to flush a pod", self.took)),
+            None => None,
+        }
+    }
 }
 
 /// Runs a scenario from a clean cluster to a clean cluster.
@@ -61,7 +78,9 @@ pub(super) fn scenario_within(
     let side = scheduler.side();
     let mut run = Run { cluster, side, scenario, uids: BTreeMap::new(), barriers: 0, patience };
     let mark = scheduler.mark()?;
+    let began = cluster.now();
     let stopped = run.perform().err();
+    let took = cluster.now() - began;
     scheduler.check_alive()?;
     let mut seen = run.look()?;
     run.clean_up()?;
@@ -73,7 +92,7 @@ pub(super) fn scenario_within(
             }
         }
     }
-    Ok(Outcome { seen, stopped })
+    Ok(Outcome { seen, stopped, took })
 }
 
 struct Run<'a> {
