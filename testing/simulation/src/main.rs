@@ -133,7 +133,7 @@ impl Arguments {
         if let Some(sabotage) = sabotage {
             command.args(["--sabotage", &name(sabotage)]);
         }
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env("RUST_BACKTRACE", "0").stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().context("cannot start a process")
     }
 

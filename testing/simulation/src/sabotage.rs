@@ -111,7 +111,7 @@ impl Sabotage {
             Self::SlowTask => "tasks of a slice took",
             Self::Panic => "the scheduler panicked",
             Self::Leak => "queued pods, 0 expected",
-            Self::SharedUid => "inconsistent",
+            Self::SharedUid => "in an attempt",
             Self::KeptRejections => "a new scheduler binds it",
             Self::KeptPods => "deleted pods, 0 expected",
             Self::KeptNodes => "old nodes, 0 expected",

@@ -422,8 +422,8 @@ impl Workload {
         }
         let mut hostile = pod(&name, json!({}), ORDINARY);
         let most = i64::MAX.to_string();
-        hostile["spec"]["containers"][0]["resources"]["requests"] =
-            json!({ "cpu": most, "memory": most, "example.com/nothing": most });
+        let amounts = json!({ "cpu": most, "memory": most, "example.com/nothing": most });
+        hostile["spec"]["containers"][0]["resources"] = json!({ "requests": amounts, "limits": amounts });
         self.add(PODS, hostile).await;
         let nominated = json!({ "status": { "nominatedNodeName": "no-such-node" } });
         tell(&self.server, Method::PATCH, &format!("{PODS}/{name}/status"), Some(&nominated)).await;
