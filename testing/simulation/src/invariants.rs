@@ -29,7 +29,8 @@ pub use gangs::is_incomplete;
 
 /// How long a lease lasts: the default of the configuration.
 pub const LEASE: Duration = Duration::from_secs(15);
-/// How long a write may stay on its way: until a dead connection ends, and while the network is slow.
+/// How long a write may stay on its way: until a dead connection ends, and while the network is
+/// slow.
 const LATEST: Duration = Duration::from_secs(30);
 /// How long a scheduler may act on what a node or etcd was before a change: watches lag by up to
 /// 20 s, and dead connections are noticed after 20 s more.
