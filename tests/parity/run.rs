@@ -80,7 +80,7 @@ pub(super) fn scenario_within(
     let mark = scheduler.mark()?;
     let began = cluster.now();
     let stopped = run.perform().err();
-    let took = cluster.now() - began;
+    let took = cluster.now().saturating_sub(began);
     scheduler.check_alive()?;
     let mut seen = run.look()?;
     run.clean_up()?;
