@@ -83,16 +83,16 @@ impl Disks {
                 json!([{ "name": "GangScheduling" }]);
         }
         // How nodes are scored and how many, and how long pods back off, changes as well.
-        let is_odd = self.generation.is_multiple_of(2);
-        let strategy = if is_odd { "MostAllocated" } else { "LeastAllocated" };
+        let is_even = self.generation.is_multiple_of(2);
+        let strategy = if is_even { "MostAllocated" } else { "LeastAllocated" };
         config["profiles"][0]["pluginConfig"] = json!([{
             "name": "NodeResourcesFit",
             "args": { "scoringStrategy": {
                 "type": strategy, "resources": [{ "name": "cpu", "weight": 1 + self.generation % 3 }],
             } },
         }]);
-        config["profiles"][0]["percentageOfNodesToScore"] = json!(if is_odd { 100 } else { 0 });
-        config["podMaxBackoffSeconds"] = json!(if is_odd { 5 } else { 10 });
+        config["profiles"][0]["percentageOfNodesToScore"] = json!(if is_even { 100 } else { 0 });
+        config["podMaxBackoffSeconds"] = json!(if is_even { 5 } else { 10 });
         if self.has_extender {
             config["extenders"] = json!([{
                 "urlPrefix": "http://127.0.0.1:9/", "filterVerb": "filter", "prioritizeVerb": "prioritize",

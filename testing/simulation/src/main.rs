@@ -301,13 +301,11 @@ fn finish(seed: u64, child: Child) -> Result<Report> {
             Ok(Report {
                 seed,
                 mood,
-                faults: 0,
                 simulated: Duration::ZERO,
                 took: Duration::ZERO,
                 hash: 0,
                 counts: BTreeMap::new(),
                 failures,
-                broke_off: true,
             })
         }
     }

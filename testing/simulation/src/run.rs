@@ -62,8 +62,6 @@ pub struct Report {
     pub seed: u64,
     /// How much went wrong, by plan.
     pub mood: Mood,
-    /// The number of faults in its plan.
-    pub faults: usize,
     /// Simulated time.
     pub simulated: Duration,
     /// The CPU time that it took. Differs from run to run.
@@ -74,8 +72,6 @@ pub struct Report {
     pub counts: BTreeMap<String, u64>,
     /// What did not hold.
     pub failures: Vec<String>,
-    /// Whether the run itself broke off, and not what it runs.
-    pub broke_off: bool,
 }
 
 /// Runs a seed.
@@ -93,13 +89,11 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(Report {
         seed: options.seed,
         mood: plan.mood,
-        faults: plan.faults.len(),
         simulated: world.now,
         took: cpu_time().saturating_sub(began),
         hash: checker.trace.hash(),
         counts: counts.collect(),
         failures: checker.failures.clone(),
-        broke_off: false,
     })
 }
 
@@ -135,10 +129,7 @@ fn end(world: &mut World, workload: &mut Workload, plan: &Plan) -> Result<()> {
     world.run_until(world.now + SETTLING)?;
     world.within(workload.make_way());
     world.run_until(world.now + HINTED)?;
-    world.within(check_probes(&world.server, &world.checker, &probes, &late_probes));
-    // The lonely pod waits for another one to go.
-    let waited = probes.iter().chain(&late_probes).filter(|path| !Workload::is_lonely(path));
-    world.within(check_delays(&world.server, &world.checker, waited, healed));
+    world.within(check_probes(&world.server, &world.checker, &probes, &late_probes, healed));
     let waiting = world.within(waiting(&world.server));
     world.run_until(world.now + FLUSHING)?;
     let still_waiting = world.within(self::waiting(&world.server));
@@ -214,14 +205,15 @@ async fn check_conditions(
     }
 }
 
-/// Pods that were created at the end have a node. Those of the time after the last fault have an
-/// event, too: writing one is given up if requests are lost, or if its process loses the lease,
-/// which may be due to the last fault.
+/// Pods that were created at the end have a node, and did not wait too long for it. Those of the
+/// time after the last fault have an event, too: writing one is given up if requests are lost, or
+/// if its process loses the lease, which may be due to the last fault.
 async fn check_probes(
     server: &ApiServer,
     checker: &Mutex<InvariantChecker>,
     probes: &[String],
     late: &[String],
+    healed: Duration,
 ) {
     let events = list(server, EVENTS).await;
     let is_scheduled = |event: &&Value| event["reason"] == "Scheduled";
@@ -229,6 +221,15 @@ async fn check_probes(
         events.iter().filter(is_scheduled).map(|event| api::text(event, "/regarding/uid")).collect();
     for path in probes.iter().chain(late) {
         let pod = ask(server, Method::GET, path, None).await.1;
+        let bound_at = checker.lock().bound_at(api::uid(&pod)).unwrap_or_default();
+        let delay = bound_at.saturating_sub(healed);
+        // A lonely pod waits for another one to go.
+        if !Workload::is_lonely(path) {
+            checker.lock().trace.greatest("longest wait at the end, ms", delay.as_millis() as u64);
+            if delay > SETTLING {
+                checker.lock().fail(format!("{path} was bound {delay:?} after the faults"));
+            }
+        }
         if api::node_of(&pod).is_empty() {
             checker.lock().fail(format!("{path} was created at the end, and has no node"));
         } else if late.contains(path)
@@ -236,24 +237,6 @@ async fn check_probes(
             && checker.lock().is_bound_by_leader(api::uid(&pod))
         {
             checker.lock().fail(format!("{path} has a node, and no event"));
-        }
-    }
-}
-
-/// The longest time from the end of the faults until one of these pods was bound.
-async fn check_delays(
-    server: &ApiServer,
-    checker: &Mutex<InvariantChecker>,
-    probes: impl Iterator<Item = &String>,
-    healed: Duration,
-) {
-    for path in probes {
-        let pod = ask(server, Method::GET, path, None).await.1;
-        let mut checker = checker.lock();
-        let delay = checker.bound_at(api::uid(&pod)).unwrap_or_default().saturating_sub(healed);
-        checker.trace.greatest("longest wait at the end, ms", delay.as_millis() as u64);
-        if delay > SETTLING {
-            checker.fail(format!("{path} was bound {delay:?} after the faults"));
         }
     }
 }
