@@ -125,8 +125,7 @@ impl<'a> ByDomain<'a> {
     }
 
     fn insert(&mut self, name: &str, value: Value) {
-        let (domain, id) = name.split_once('/').unwrap_or((self.driver, name));
-        let names = self.reads.names_of(domain, id);
+        let names = self.reads.names_of(name, self.driver);
         self.values.extend(names.map(|(domain, id)| (domain, id, value)));
     }
 

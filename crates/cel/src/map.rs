@@ -1,7 +1,7 @@
 //! Maps, whose keys are what Go's maps accept.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::eval_failure::{EvalFailure, Steps};
 use crate::numbers;
@@ -72,6 +72,10 @@ fn unhashable(value: &Value) -> EvalFailure {
     EvalFailure::panic(&format!("runtime error: hash of unhashable type {}", value.go_type()))
 }
 
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Map {
     pub(crate) fn new(entries: Vec<(Value, Value)>) -> Result<Self, EvalFailure> {
         let mut table = Table::new();
@@ -109,9 +113,7 @@ impl Map {
     fn each<T>(&self, read: impl FnOnce(&mut dyn Iterator<Item = &(Value, Value)>) -> T) -> T {
         match &*self.entries {
             Entries::Fixed(entries) => read(&mut entries.iter().map(|(_, entry)| entry)),
-            Entries::Growing(table) => {
-                read(&mut table.lock().unwrap_or_else(PoisonError::into_inner).values())
-            }
+            Entries::Growing(table) => read(&mut lock(table).values()),
         }
     }
 
@@ -122,7 +124,7 @@ impl Map {
                 Some(entries[place].1.1.clone())
             }
             Entries::Growing(table) => {
-                let table = table.lock().unwrap_or_else(PoisonError::into_inner);
+                let table = lock(table);
                 table.get(key).map(|(_, value)| value.clone())
             }
         }
@@ -131,7 +133,7 @@ impl Map {
     pub(crate) fn len(&self) -> usize {
         match &*self.entries {
             Entries::Fixed(entries) => entries.len(),
-            Entries::Growing(table) => table.lock().unwrap_or_else(PoisonError::into_inner).len(),
+            Entries::Growing(table) => lock(table).len(),
         }
     }
 
@@ -154,7 +156,7 @@ impl Map {
         match &*self.entries {
             Entries::Fixed(_) => self.clone(),
             Entries::Growing(table) => {
-                let table = table.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let table = lock(table).clone();
                 Self {
                     entries: Arc::new(Entries::Fixed(table.into_iter().collect())),
                     has_default: self.has_default,
@@ -213,7 +215,7 @@ impl Map {
         if let Entries::Growing(table) = &*self.entries {
             if let Some(at) = at {
                 let entry = (key.clone(), value.clone());
-                table.lock().unwrap_or_else(PoisonError::into_inner).insert(at, entry);
+                lock(table).insert(at, entry);
             }
             return Ok(Value::Map(self.clone()));
         }

@@ -44,12 +44,13 @@ impl Reads {
     /// Whether an attribute or capacity of this name is read. A name without a domain has the
     /// driver's.
     pub fn has_name(&self, name: &str, driver: &str) -> bool {
-        let (domain, id) = name.split_once('/').unwrap_or((driver, name));
+        let (domain, id) = qualified(name, driver);
         self.has(domain, id)
     }
 
-    /// The names to read an attribute or capacity by, if it is read.
-    pub(crate) fn names_of(&self, domain: &str, id: &str) -> Option<(Arc<str>, Arc<str>)> {
+    /// The domain and the name to read an attribute or capacity by, if it is read.
+    pub(crate) fn names_of(&self, name: &str, driver: &str) -> Option<(Arc<str>, Arc<str>)> {
+        let (domain, id) = qualified(name, driver);
         let Some(names) = &self.0 else { return Some((domain.into(), id.into())) };
         let (domain, ids) = names.get_key_value(domain)?;
         Some((Arc::clone(domain), Arc::clone(ids.get(id)?)))
@@ -105,6 +106,11 @@ fn member(expr: &Expr) -> Option<(&Expr, &str)> {
         }
         _ => None,
     }
+}
+
+/// The domain and the name of an attribute or capacity.
+fn qualified<'a>(name: &'a str, driver: &'a str) -> (&'a str, &'a str) {
+    name.split_once('/').unwrap_or((driver, name))
 }
 
 #[cfg(test)]
