@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use supercargo_benches::{Bench, default_pod};
-use supercargo_framework::PodInfo;
 use supercargo_framework::affinity::Requirement;
+use supercargo_framework::objects::{Body, Object, PersistentVolumeClaim, resources};
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
 use supercargo_framework::selector::LabelSelector;
-use supercargo_framework::testing::{node, pod};
+use supercargo_framework::taint::{Toleration, TolerationOperator};
+use supercargo_framework::testing::{PodBuilder, node, object, pod};
+use supercargo_framework::topology_spread::TopologySpreadConstraint;
+use supercargo_framework::{NodeRecord, PodInfo, TaintEffect, Volume, VolumeSource};
 use supercargo_scheduler::{Input, NoCalls, Notification};
 
 const PODS: usize = 10_000;
@@ -32,19 +35,94 @@ fn unschedulable(pods: usize, kinds: usize) -> Bench {
     bench
 }
 
-/// A scheduler with one node and this many waiting pods. Each wants a pod near that does not exist.
-fn lonely(pods: usize) -> Bench {
-    let mut bench = Bench::with_nodes(1);
+/// Gives a pod a wish of its own that `node-0` does not meet.
+type Wish = fn(pod: PodBuilder, own: &str) -> PodBuilder;
+/// The number of times that an event has happened makes it different each time.
+type Event = fn(time: usize) -> Input;
+
+/// Wishes, each with an event that its hints must look at and that helps no pod.
+const WISHES: [(&str, Wish, Event); 6] = [
+    ("pod_affinity", affine, bound_pod),
+    ("spread_constraint", spread, bound_pod),
+    ("spread_constraint_and_node", spread, changed_node),
+    ("node_selector", |pod, own| tolerant(pod).node_selector("pool", own), changed_node),
+    ("toleration", |pod, own| pod.tolerates(own, "", TaintEffect::NoSchedule), changed_node),
+    (
+        "claim",
+        |pod, own| {
+            let source = VolumeSource::Claim(own.into());
+            pod.with_spec(|spec| spec.volumes = [Volume { name: "data".into(), source }].into())
+        },
+        |time| Input::Object(Notification::Added(Arc::new(volume_claim(&format!("other-{time}"))))),
+    ),
+];
+
+fn affine(pod: PodBuilder, app: &str) -> PodBuilder {
+    let term = PodAffinityTerm {
+        selector: Some(of_app(app)),
+        topology_key: "kubernetes.io/hostname".into(),
+        ..PodAffinityTerm::default()
+    };
+    let affinity = PodAffinity { required_affinity: Box::new([term]), ..PodAffinity::default() };
+    tolerant(pod).with_spec(|spec| spec.pod_affinity = Some(affinity.into()))
+}
+
+fn spread(pod: PodBuilder, own: &str) -> PodBuilder {
+    let constraint = TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: own.into(),
+        hard: true,
+        selector: Some(of_app(own)),
+        min_domains: None,
+        honors_affinity: true,
+        honors_taints: false,
+        match_label_keys: Box::default(),
+    };
+    tolerant(pod).with_spec(|spec| spec.topology_spread = [constraint].into())
+}
+
+/// The taints of `node-0` do not reject the pod.
+fn tolerant(pod: PodBuilder) -> PodBuilder {
+    let all =
+        Toleration { key: "".into(), operator: TolerationOperator::Exists, value: "".into(), effect: None };
+    pod.toleration(all)
+}
+
+fn of_app(app: &str) -> LabelSelector {
+    LabelSelector::new([Requirement::equals(&"app".into(), &app.into())])
+}
+
+fn volume_claim(name: &str) -> Object {
+    let claim = PersistentVolumeClaim::default();
+    object(
+        &resources::PERSISTENT_VOLUME_CLAIM,
+        &format!("default/{name}"),
+        Body::PersistentVolumeClaim(claim),
+    )
+}
+
+fn bound_pod(time: usize) -> Input {
+    let bound = pod(&format!("bound-{time}")).label("app", "other").node("node-0");
+    Input::AssignedPod(Notification::Added(Arc::new(bound.build())))
+}
+
+/// The node's label and taint change.
+fn changed_node(time: usize) -> Input {
+    let [old, new] = [time, time + 1].map(|time| Arc::new(tainted_node(&format!("other-{}", time % 2))));
+    Input::Node(Notification::Updated { old, new })
+}
+
+fn tainted_node(other: &str) -> NodeRecord {
+    node("node-0").label("pool", other).taint(other, "", TaintEffect::NoSchedule).build()
+}
+
+/// A scheduler with `node-0` and this many waiting pods, each with a wish of its own.
+fn wishing(pods: usize, wish: Wish) -> Bench {
+    let mut bench = Bench::with_nodes(0);
+    bench.handle(Input::Node(Notification::Added(Arc::new(tainted_node("other-0")))));
     for i in 0..pods {
-        let app = Requirement::equals(&"app".into(), &format!("app-{i}").into());
-        let term = PodAffinityTerm {
-            selector: Some(LabelSelector::new([app])),
-            topology_key: "kubernetes.io/hostname".into(),
-            ..PodAffinityTerm::default()
-        };
-        let affinity = PodAffinity { required_affinity: Box::new([term]), ..PodAffinity::default() };
-        let lonely = pod(&format!("pod-{i}")).with_spec(|spec| spec.pod_affinity = Some(affinity.into()));
-        bench.add_pod(lonely.build());
+        let own = format!("own-{i}");
+        bench.add_pod(wish(pod(&own), &own).build());
     }
     attempt_all(&mut bench);
     bench
@@ -119,15 +197,13 @@ fn queue(c: &mut Criterion) {
             });
         }
     }
-    let mut bench = lonely(MANY);
-    let mut count = 0;
-    group.bench_function("event_that_meets_no_term_of_100000", |b| {
-        b.iter(|| {
-            count += 1;
-            let bound = pod(&format!("bound-{count}")).label("app", "other").node("node-0").build();
-            bench.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))));
+    for (name, wish, event) in WISHES {
+        let (mut bench, mut times) = (wishing(MANY, wish), 0..);
+        group.bench_function(BenchmarkId::new("event_that_helps_none_of_100000", name), |b| {
+            b.iter(|| times.by_ref().take(1).for_each(|time| bench.handle(event(time))));
         });
-    });
+        assert_eq!(bench.scheduler.queue_lengths()[..3], [0, 0, MANY], "{name}");
+    }
     group.bench_function("event_that_helps_all_of_10000", |b| {
         b.iter_batched(
             || unschedulable(PODS, 1),

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use supercargo_framework::affinity::{self, METADATA_NAME, Operator};
-use supercargo_framework::caching::HintScope;
-use supercargo_framework::caching::{Caching, Scope, Stateless};
+use supercargo_framework::caching::{Caching, HintMarks, HintScope, Mark, Scope, Stateless};
 use supercargo_framework::errors::aggregate;
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
@@ -70,6 +69,17 @@ fn try_admits(pod: &PodInfo, node: &NodeRecord) -> Result<bool, String> {
     let errors = terms.iter().enumerate().flat_map(|(i, term)| term.errors_at("nodeSelectorTerms", i));
     aggregate(errors).map_or(Ok(false), Err)
 }
+
+/// Finds the pods that may match the event's node.
+const MARKS: HintMarks = HintMarks {
+    of_pod: |pod| {
+        // An error in a term counts only if the selector matches.
+        let selector = Mark::of_node_selector(&pod.spec.node_selector);
+        let terms = required_terms(pod).and_then(Mark::of_node_terms);
+        terms.into_iter().chain(selector).min_by_key(Vec::len).unwrap_or_else(|| vec![Mark::Any])
+    },
+    of_change: |change| Some(Mark::of_node(change.new_node()?)),
+};
 
 /// The names of the only nodes that can match; `None` if the terms do not name nodes. Terms are
 /// alternatives, so each must name nodes. Requirements are combined, so a term's nodes are the
@@ -185,7 +195,7 @@ impl EnqueueExtensions for NodeAffinity {
             ActionType::ADD | ActionType::UPDATE_NODE_LABEL,
             move |pod, change| self.after_node_change(pod, change),
         );
-        vec![changed.scoped(HintScope::NODE_AFFINITY)]
+        vec![changed.scoped(HintScope::NODE_AFFINITY).marked(MARKS)]
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::caching::HintScope;
-use supercargo_framework::caching::{Caching, Stateless};
+use supercargo_framework::caching::{Caching, HintMarks, HintScope, Mark, Stateless};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, PreFilter, PreFilterPlugin, SignPlugin,
@@ -27,6 +26,13 @@ fn after_pod_deleted(pod: &PodInfo, change: &Change) -> Hint {
     let frees = hint::held_a_node(gone) && any_conflict(&pod.spec.host_ports, &gone.spec.host_ports);
     Ok(QueueingHint::queue_if(frees))
 }
+
+fn ports(pod: &PodInfo) -> Vec<Mark> {
+    pod.spec.host_ports.iter().map(|port| Mark::HostPort(port.port)).collect()
+}
+
+/// Finds the pods that request a port of the event's pod.
+const MARKS: HintMarks = HintMarks { of_pod: ports, of_change: |change| Some(ports(change.old_pod()?)) };
 
 impl Plugin for NodePorts {
     fn name(&self) -> &'static str {
@@ -64,7 +70,8 @@ impl EnqueueExtensions for NodePorts {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         vec![
             EventRegistration::hinted(EventResource::AssignedPod, ActionType::DELETE, after_pod_deleted)
-                .scoped(HintScope::HOST_PORTS),
+                .scoped(HintScope::HOST_PORTS)
+                .marked(MARKS),
             EventRegistration::always(EventResource::Node, ActionType::ADD),
         ]
     }

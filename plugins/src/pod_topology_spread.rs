@@ -102,7 +102,8 @@ impl EnqueueExtensions for PodTopologySpread {
                 ActionType::ADD | ActionType::UPDATE_POD_LABEL | ActionType::DELETE,
                 move |cx, pod, change| others.after_pod_change(cx, pod, change),
             )
-            .scoped(constraints | HintScope::NAMESPACE),
+            .scoped(constraints | HintScope::NAMESPACE)
+            .marked(hint::POD_MARKS),
             EventRegistration::reading(
                 EventResource::TargetPod,
                 ActionType::UPDATE_POD_LABEL | ActionType::UPDATE_POD_TOLERATION,
@@ -117,7 +118,8 @@ impl EnqueueExtensions for PodTopologySpread {
                     | ActionType::UPDATE_NODE_TAINT,
                 move |cx, pod, change| self.after_node_change(cx, pod, change),
             )
-            .scoped(HintScope::TOPOLOGY_SPREAD | by_default),
+            .scoped(HintScope::TOPOLOGY_SPREAD | by_default)
+            .marked(hint::NODE_MARKS),
         ]
     }
 }

@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::caching::HintScope;
-use supercargo_framework::caching::{Caching, Scope, Stateless};
+use supercargo_framework::caching::{Caching, HintMarks, HintScope, Mark, Scope, Stateless};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreFilter, PreFilterPlugin, PreScorePlugin,
@@ -42,6 +41,15 @@ fn after_node_change(pod: &PodInfo, change: &Change) -> Hint {
     let is_tolerated = !is_untolerated(pod, hint::new_node(change)?);
     Ok(QueueingHint::queue_if(was_untolerated && is_tolerated))
 }
+
+/// Finds the pods that tolerate the first taint of the event's node, if it has one.
+const MARKS: HintMarks = HintMarks {
+    of_pod: |pod| Mark::of_tolerations(&pod.spec.tolerations),
+    of_change: |change| {
+        let taints = &change.new_node()?.taints;
+        Some(Mark::of_taint(taints.iter().find(|taint| taint.effect.forbids())?))
+    },
+};
 
 impl Plugin for TaintToleration {
     fn name(&self) -> &'static str {
@@ -105,7 +113,8 @@ impl EnqueueExtensions for TaintToleration {
                 ActionType::ADD | ActionType::UPDATE_NODE_TAINT,
                 after_node_change,
             )
-            .scoped(HintScope::TOLERATIONS),
+            .scoped(HintScope::TOLERATIONS)
+            .marked(MARKS),
             EventRegistration::always(EventResource::TargetPod, ActionType::UPDATE_POD_TOLERATION),
         ]
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use supercargo_framework::caching::{HintCaching, HintMarks, HintScope, Mark};
 use supercargo_framework::event::{Change, EventRegistration, HintFn, QueueingHint};
-use supercargo_framework::objects::{GroupKey, Objects, resources};
+use supercargo_framework::objects::{GroupKey, resources};
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, PodInfo, Text};
 
 use super::context::QueueCx;
@@ -181,6 +181,20 @@ impl<'a> Reach<'a> {
     }
 }
 
+/// The pods of which an event may help some.
+#[derive(Default)]
+pub(crate) struct PodReach {
+    pub(crate) all: bool,
+    /// Those that request no more than one of these.
+    pub(crate) offers: SmallVec<[Amounts; 1]>,
+    /// Those that ask for one of these.
+    pub(crate) brought: BTreeSet<Mark>,
+}
+
+impl PodReach {
+    pub(crate) const ALL: Self = Self { all: true, offers: SmallVec::new_const(), brought: BTreeSet::new() };
+}
+
 /// The hints that decide whether an event helps pods that the same plugins rejected.
 pub(crate) struct Concerned<'a> {
     event: &'a ClusterEvent,
@@ -201,16 +215,6 @@ impl Concerned<'_> {
         scopes.fold(HintScope::empty(), HintScope::union)
     }
 
-    /// What pods that a hint may queue request at most; `None` for all pods.
-    pub(crate) fn offers(&self, objects: &Objects) -> Option<Vec<Amounts>> {
-        let has_classes = objects.list(&resources::DEVICE_CLASS).next().is_some();
-        let offer = |registration: &Registration| {
-            let amounts = Amounts::of((registration.caching.offer?)(self.change)?);
-            Some(if has_classes { amounts.with_any_others() } else { amounts })
-        };
-        self.hints.iter().map(|(registration, _)| offer(registration)).collect()
-    }
-
     /// The claim that a pod must name so that a hint may queue it; `None` if there is none.
     pub(crate) fn claim(&self) -> Option<&Arc<str>> {
         let mut claims =
@@ -219,13 +223,24 @@ impl Concerned<'_> {
         claims.all(|claim| claim == Some(first)).then_some(first)
     }
 
-    /// The marks of all pods that a hint may queue; `None` for all pods.
-    pub(crate) fn brings(&self) -> Option<BTreeSet<Mark>> {
-        let mut brought = BTreeSet::from([Mark::Any]);
+    /// The pods that a hint may queue. `any` of them stands for all where only the event matters.
+    pub(crate) fn pod_reach(&self, cx: &mut QueueCx<'_>, any: &PodInfo) -> PodReach {
+        let mut reach = PodReach::default();
         for (registration, _) in &self.hints {
-            brought.extend((registration.caching.marks?.of_change)(self.change)?);
+            let caching = &registration.caching;
+            if let Some(brought) = caching.marks.and_then(|marks| (marks.of_change)(self.change)) {
+                reach.brought.extend(brought.into_iter().chain([Mark::Any]));
+            } else if let Some(offered) = caching.offer.and_then(|offer| offer(self.change)) {
+                let has_classes = cx.objects.list(&resources::DEVICE_CLASS).next().is_some();
+                let amounts = Amounts::of(offered);
+                reach.offers.push(if has_classes { amounts.with_any_others() } else { amounts });
+            } else if !caching.scope_after(self.change).is_empty()
+                || registration.queues(cx, any, self.event, self.change)
+            {
+                return PodReach::ALL;
+            }
         }
-        Some(brought)
+        reach
     }
 
     /// What the event means for one of the pods.

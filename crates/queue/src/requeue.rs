@@ -10,7 +10,7 @@ use supercargo_framework::{ClusterEvent, Code, Now, PodInfo, Text, Timestamp, Ui
 use super::context::QueueCx;
 use super::entry::QueuedPod;
 use super::entry_reason::EntryReason;
-use super::hints::Concerned;
+use super::hints::{Concerned, PodReach};
 use super::queueing_strategy::QueueingStrategy;
 use super::rank::{ActiveRank, BackoffRank};
 use super::unschedulable::Group;
@@ -94,7 +94,8 @@ impl SchedulingQueue {
         }
         let own = own.map(|own| own.sequence);
         for group in self.unschedulable.groups() {
-            let Some(any) = group.any().and_then(|sequence| self.waiting(sequence)) else { continue };
+            let first = group.pods().next();
+            let Some(any) = first.and_then(|(sequence, _)| self.waiting(sequence)) else { continue };
             if !self.hints.is_held(any.gating_plugin.as_ref(), event) {
                 let hints = self.hints.concerned(any, event, change);
                 movable_of_group(cx, group, &hints, pre_check, own, &mut movable);
@@ -338,13 +339,13 @@ fn movable_of_group(
         movable.extend(admitted.map(|(sequence, pod)| (sequence, hints.strategy(cx, pod))));
         return;
     }
+    let mut others = group.pods().filter(|(sequence, _)| own != Some(*sequence));
+    let Some((_, any)) = others.next() else { return };
     let scope = hints.scope();
     let is_one_answer = scope.is_empty();
+    let reach = if is_one_answer { PodReach::ALL } else { hints.pod_reach(cx, any) };
     let mut answer = None;
-    let offers = hints.offers(cx.objects);
-    let brought = hints.brings();
-    let classes = group.classes_within(scope, offers.as_deref(), brought.as_ref());
-    for class in classes.filter(|class| pre_check.admits(class.priority)) {
+    for class in group.classes_within(scope, &reach).filter(|class| pre_check.admits(class.priority)) {
         let mut pods = class.pods().filter(|(sequence, _)| own != Some(*sequence)).peekable();
         let Some((_, first)) = pods.peek() else { continue };
         let strategy = match answer {

@@ -22,8 +22,8 @@ use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::observer::{Entity, Observation, Observer, Point, QueueName, Unobserved};
 use supercargo_runtime::profile::{ProfileIndex, ProfileSpec, Profiles};
 
-mod affinity;
 mod groups;
+mod marks;
 
 impl SchedulingQueue {
     /// The pods that an event moves, by the hints of each pod. The index must find the same.

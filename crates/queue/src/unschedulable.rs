@@ -14,11 +14,14 @@ use supercargo_framework::caching::{HintMarks, HintScope, Mark};
 use supercargo_framework::{PodInfo, PodSpec, Text, Uid};
 
 use super::entry::QueuedPod;
-use super::hints::Reads;
+use super::hints::{PodReach, Reads};
 use super::size::{Amounts, Size};
 use super::waiting_groups::WaitingGroups;
 use supercargo_framework::hash_seed::{HashSeed, SeededMap};
 use supercargo_runtime::profile::ProfileIndex;
+
+/// A pod that asks for more is looked at after every event.
+const MOST_MARKS: usize = 256;
 
 /// Pods that wait for an event, by sequence number, so that moves keep the order of arrival.
 #[derive(Clone)]
@@ -228,26 +231,22 @@ impl Group {
         self.whole.classes()
     }
 
-    /// The classes as hints of this scope see them, without those that fit into none of these
-    /// offers, and those that ask for nothing that an event brings.
+    /// The classes as hints of this scope see them that are within reach, and maybe others.
     pub(crate) fn classes_within<'a>(
         &'a self,
         scope: HintScope,
-        offers: Option<&'a [Amounts]>,
-        brought: Option<&BTreeSet<Mark>>,
+        reach: &'a PodReach,
     ) -> Box<dyn Iterator<Item = &'a Class> + 'a> {
-        let is_within = move |may_fit: &dyn Fn(Amounts) -> bool| {
-            offers.is_none_or(|offers| offers.iter().any(|offer| may_fit(*offer)))
-        };
         let without_labels = self.without_labels.as_ref().filter(|_| !scope.contains(HintScope::LABELS));
         let index = without_labels.unwrap_or(&self.whole);
-        if let Some(asking) = brought.and_then(|brought| index.asking_for(brought)) {
-            return Box::new(asking.into_values());
+        let asking = if reach.all { None } else { index.asking_for(&reach.brought) };
+        let Some(mut asking) = asking else { return Box::new(index.classes()) };
+        let fitting = index.fitting(&reach.offers);
+        if asking.is_empty() {
+            return Box::new(fitting.map(|(_, class)| class));
         }
-        let fitting =
-            index.by_size.iter().filter(move |(size, _)| is_within(&|offer| size.may_fit(offer.size())));
-        let classes = fitting.flat_map(|(_, classes)| classes.classes.values());
-        Box::new(classes.filter(move |class| is_within(&|offer| class.amounts.may_fit(offer))))
+        asking.extend(fitting);
+        Box::new(asking.into_values())
     }
 
     /// The pods that name a claim, by its key, with their sequence numbers, ascending.
@@ -255,9 +254,9 @@ impl Group {
         self.by_claim.get(key).into_iter().flatten().map(|(sequence, pod)| (*sequence, &**pod))
     }
 
-    /// The sequence number of a pod of the group.
-    pub(crate) fn any(&self) -> Option<u64> {
-        self.classes().flat_map(Class::pods).map(|(sequence, _)| sequence).next()
+    /// The pods with their sequence numbers.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = (u64, &PodInfo)> {
+        self.classes().flat_map(Class::pods)
     }
 }
 
@@ -270,15 +269,26 @@ impl Index {
         self.by_size.values().flat_map(|classes| classes.classes.values())
     }
 
-    /// The classes whose pods ask for something of this; `None` if it is quicker to look at all.
+    /// The classes whose pods ask for something of this, by number; `None` if it is quicker to look
+    /// at all.
     fn asking_for(&self, brought: &BTreeSet<Mark>) -> Option<BTreeMap<u64, &Class>> {
-        if self.marks.is_empty() || brought.len() > self.by_mark.len() {
+        if !brought.is_empty() && (self.marks.is_empty() || brought.len() > self.by_mark.len()) {
             return None;
         }
         let range = |mark: &Mark| (mark.clone(), 0)..=(mark.clone(), u64::MAX);
         let found = brought.iter().flat_map(|mark| self.by_mark.range(range(mark)));
         let class = |number, size| self.by_size.get(size)?.classes.get(number);
         Some(found.filter_map(|((_, number), size)| Some((*number, class(number, size)?))).collect())
+    }
+
+    /// The classes that fit into one of these offers, by number.
+    fn fitting<'a>(&'a self, offers: &'a [Amounts]) -> impl Iterator<Item = (u64, &'a Class)> {
+        let is_offered = |may_fit: &dyn Fn(Amounts) -> bool| offers.iter().any(|offer| may_fit(*offer));
+        let sizes =
+            self.by_size.iter().filter(move |(size, _)| is_offered(&|offer| size.may_fit(offer.size())));
+        let classes = sizes.flat_map(|(_, classes)| &classes.classes);
+        let fitting = classes.filter(move |(_, class)| is_offered(&|offer| class.amounts.may_fit(offer)));
+        fitting.map(|(number, class)| (*number, class))
     }
 
     /// Whether all marks are those of classes that exist.
@@ -290,9 +300,9 @@ impl Index {
     }
 
     /// What the pod asks for. It is the same for all pods of a class.
-    fn marks(&self, pod: &PodInfo) -> impl Iterator<Item = Mark> + use<> {
-        let marks: Vec<_> = self.marks.iter().map(|marks| (marks.of_pod)(pod)).collect();
-        marks.into_iter().flatten()
+    fn marks(&self, pod: &PodInfo) -> BTreeSet<Mark> {
+        let marks: BTreeSet<_> = self.marks.iter().flat_map(|marks| (marks.of_pod)(pod)).collect();
+        if marks.len() > MOST_MARKS { [Mark::Any].into() } else { marks }
     }
 
     /// The number of pods.
@@ -306,7 +316,7 @@ impl Index {
         let new = || Classes { numbers: seed.map(), classes: BTreeMap::new() };
         if self.by_size.entry(size).or_insert_with(new).insert(entry, seen, self.next_class) {
             let marks = self.marks(&entry.pod);
-            self.by_mark.extend(marks.map(|mark| ((mark, self.next_class), size)));
+            self.by_mark.extend(marks.into_iter().map(|mark| ((mark, self.next_class), size)));
             self.next_class += 1;
         }
     }
@@ -504,7 +514,7 @@ mod tests {
             unschedulable.insert(replica, &[], || scope.into());
         }
         let count = |unschedulable: &Unschedulable, scope| {
-            unschedulable.groups().flat_map(|group| group.classes_within(scope, None, None)).count()
+            unschedulable.groups().map(|group| group.classes_within(scope, &PodReach::ALL).count()).sum()
         };
         let counts = [scope, scope - HintScope::LABELS].map(|scope| count(&unschedulable, scope));
         for replica in &replicas {

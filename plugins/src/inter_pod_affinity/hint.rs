@@ -91,14 +91,14 @@ fn asks_for(term: &PodAffinityTerm, owner: &PodInfo) -> Vec<Mark> {
 pub(super) const NODE_MARKS: HintMarks = HintMarks {
     of_pod: |pod| {
         let Ok((near, away)) = required(pod) else { return vec![Mark::Any] };
-        let keys = near.iter().chain(away).map(|term| Mark::NodeLabel(term.topology_key.clone()));
+        let keys = near.iter().chain(away).map(|term| Mark::Node((term.topology_key.clone(), None)));
         keys.chain((!away.is_empty()).then_some(Mark::NewNode)).collect()
     },
     of_change: |change| {
         let new = change.new_node()?;
         Some(match change.old_node() {
             Some(old) => Mark::of_changed_node(&old.labels, &new.labels),
-            None => [Mark::of_node(&new.labels), vec![Mark::NewNode]].concat(),
+            None => [Mark::of_node(new), vec![Mark::NewNode]].concat(),
         })
     },
 };

@@ -1,5 +1,6 @@
 //! Hints read no more of the waiting pod than their scopes promise.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use proptest::collection::vec;
@@ -9,8 +10,8 @@ use proptest::sample::select;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::json;
-use supercargo_framework::caching::HintScope;
-use supercargo_framework::event::{Change, EventRegistration};
+use supercargo_framework::caching::{HintMarks, HintScope, Mark};
+use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::objects::{
     Body, CsiDriver, DeviceClass, Objects, Service, VolumeAttachment, resources,
 };
@@ -82,6 +83,13 @@ const CHANGES: &[PodChange] = &[
         pod.with_spec(|spec| spec.volumes = [Volume { name: "v".into(), source: claim_source("a") }].into())
     },
     |pod| pod.with_spec(|spec| spec.volumes = [csi("d")].into()),
+    |pod| {
+        let source = VolumeSource::Ephemeral;
+        pod.with_spec(|spec| spec.volumes = [Volume { name: "v".into(), source }].into())
+    },
+    |pod| pod.required_field("metadata.name", "In", &["n"]),
+    |pod| pod.required_affinity("zone", "NotIn", &["z1"]),
+    |pod| pod.node_selector("zone", "z2"),
     |pod| pod.namespace("elsewhere"),
     |pod| owned(pod, "owner"),
 ];
@@ -216,6 +224,43 @@ proptest! {
     }
 }
 
+/// Whether the marks let the queue pass over the pod.
+fn passes_over(marks: &HintMarks, pod: &PodInfo, change: &Change) -> bool {
+    let asked = (marks.of_pod)(pod);
+    let brought = (marks.of_change)(change);
+    brought.is_some_and(|brought| !asked.iter().any(|mark| *mark == Mark::Any || brought.contains(mark)))
+}
+
+/// Hints with marks, and their answers to changes.
+fn marked(sample: &Sample) -> impl Iterator<Item = (String, bool, Result<QueueingHint, String>)> {
+    let ((pod, _, changes), objects) = (sample.clone(), looked_up());
+    let marked = hints().filter_map(|it| Some((it.caching.marks?, it)));
+    marked.flat_map(move |(marks, it)| {
+        let cx = QueueContext { objects: &objects, preempting: &rustc_hash::FxHashSet::default() };
+        let hint = it.hint.as_ref().expect("it has a hint");
+        let answer = |change| (format!("{it:?}"), passes_over(&marks, &pod, change), hint(&cx, &pod, change));
+        changes.iter().map(answer).collect::<Vec<_>>()
+    })
+}
+
+proptest! {
+    #[test]
+    fn hints_queue_only_pods_that_ask_for_what_the_event_brings(sample in any_sample()) {
+        for (name, is_passed_over, answer) in marked(&sample) {
+            prop_assert!(!is_passed_over || answer == Ok(QueueingHint::Skip), "{name}");
+        }
+    }
+
+    #[test]
+    fn pods_equal_in_the_scope_ask_for_the_same((pod, other, _) in any_sample()) {
+        for it in hints() {
+            let Some(marks) = it.caching.marks else { continue };
+            let twin = equal_in(it.caching.scope - HintScope::LABELS, &pod, &other);
+            prop_assert_eq!((marks.of_pod)(&pod), (marks.of_pod)(&twin), "{:?}", it);
+        }
+    }
+}
+
 /// So the property above notices a part that a hint reads and does not declare.
 #[test]
 fn some_pods_that_differ_in_a_part_of_the_scope_get_two_answers() {
@@ -228,5 +273,11 @@ fn some_pods_that_differ_in_a_part_of_the_scope_get_two_answers() {
             let noticed = samples.iter().any(|sample| differ(&it, part, &objects, sample));
             assert!(noticed, "{it:?} does not read {part:?}");
         }
+    }
+    let marked: BTreeSet<_> =
+        samples.iter().flat_map(marked).map(|(name, is_passed_over, _)| (name, is_passed_over)).collect();
+    for (name, _) in &marked {
+        let both = [false, true].map(|it| marked.contains(&(name.clone(), it)));
+        assert_eq!(both, [true, true], "{name} passes over some pods");
     }
 }

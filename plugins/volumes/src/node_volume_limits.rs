@@ -23,7 +23,7 @@ use supercargo_framework::{
     SmallMap, Status, Text,
 };
 
-use crate::pod_volumes::{KeyBuffer, has_claims, sign};
+use crate::pod_volumes::{KeyBuffer, USED_CLAIMS, has_claims, sign};
 use attachable::{Attachable, Counted, Lookup, may_count};
 
 /// The plugin's name.
@@ -283,7 +283,8 @@ impl EnqueueExtensions for NodeVolumeLimits {
                 other(resources::PERSISTENT_VOLUME_CLAIM),
                 ActionType::ADD,
                 hint::after_claim_added,
-            ),
+            )
+            .marked(USED_CLAIMS),
             EventRegistration::hinted(
                 other(resources::VOLUME_ATTACHMENT),
                 ActionType::DELETE,

@@ -1,10 +1,13 @@
 //! Common parts of plugins that read a pod's volumes.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use supercargo_framework::PodInfo;
+use supercargo_framework::caching::{HintMarks, Mark};
 use supercargo_framework::context::NamedClaim;
 use supercargo_framework::event::Change;
-use supercargo_framework::objects::{Object, ObjectBody, Typed};
+use supercargo_framework::objects::{Object, ObjectBody, PersistentVolumeClaim, Typed};
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::volume::{Volume, VolumeSource};
 
@@ -64,6 +67,33 @@ pub(crate) fn uses_claim(pod: &PodInfo, claim: &Object) -> bool {
     names_claim(pod, claim) || (is_ephemeral && claim.namespace() == &*pod.namespace)
 }
 
+/// The claims that [`names_claim`] finds.
+pub(crate) fn named_claims(pod: &PodInfo) -> impl Iterator<Item = Mark> {
+    claim_names(pod).map(|name| Mark::VolumeClaim(format!("{}/{name}", pod.namespace).into()))
+}
+
+/// Finds the pods that name the event's claim.
+pub(crate) const NAMED_CLAIMS: HintMarks =
+    HintMarks { of_pod: |pod| named_claims(pod).collect(), of_change: changed_claim };
+
+/// Finds the pods that use the event's claim, for a hint that reads all of the pod.
+pub(crate) const USED_CLAIMS: HintMarks = HintMarks {
+    of_pod: |pod| {
+        let is_ephemeral = |volume: &&Volume| volume.source == VolumeSource::Ephemeral;
+        let ephemeral = pod.spec.volumes.iter().filter(is_ephemeral).map(|volume| {
+            Mark::VolumeClaim(format!("{}/{}-{}", pod.namespace, pod.name, volume.name).into())
+        });
+        named_claims(pod).chain(ephemeral).collect()
+    },
+    of_change: changed_claim,
+};
+
+/// The claim after an event about claims.
+fn changed_claim(change: &Change) -> Option<Vec<Mark>> {
+    let claim = new_object::<PersistentVolumeClaim>(change).ok()?;
+    Some(vec![Mark::VolumeClaim(Arc::clone(&claim.object.key))])
+}
+
 /// Whether both pods use a common claim.
 pub(crate) fn share_claim(a: &PodInfo, b: &PodInfo) -> bool {
     let (few, many) = if a.spec.volumes.len() <= b.spec.volumes.len() { (a, b) } else { (b, a) };
@@ -107,8 +137,6 @@ pub(crate) fn old_object<T: ObjectBody>(change: &Change) -> Option<Typed<'_, T>>
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use supercargo_framework::signature::Signature;
     use supercargo_framework::testing::{PodBuilder, pod};
 

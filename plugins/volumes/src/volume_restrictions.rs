@@ -5,8 +5,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use supercargo_framework::caching::HintScope;
-use supercargo_framework::caching::{Applied, Caching, IncrementalPlugin};
+use supercargo_framework::caching::{Applied, Caching, HintMarks, HintScope, IncrementalPlugin, Mark};
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::hint::{self, Hint};
 use supercargo_framework::objects::{PersistentVolumeClaim, resources};
@@ -21,7 +20,8 @@ use supercargo_framework::{
 };
 
 use crate::pod_volumes::{
-    claim_names, claim_not_found, has_claims, names_claim, new_object, share_claim, sign, with_claims,
+    NAMED_CLAIMS, claim_names, claim_not_found, has_claims, named_claims, names_claim, new_object,
+    share_claim, sign, with_claims,
 };
 
 /// The plugin's name.
@@ -78,6 +78,15 @@ fn after_pod_deleted(pod: &PodInfo, change: &Change) -> Hint {
         && (pod.spec.volumes.conflict(&gone.spec.volumes) || share_claim(pod, gone));
     Ok(QueueingHint::queue_if(frees))
 }
+
+/// Finds the pods with a claim of the event's pod, or with a disk that pods may not share.
+const POD_MARKS: HintMarks = HintMarks {
+    of_pod: |pod| {
+        let has_disks = pod.spec.volumes.iter().any(|volume| volume.source.is_exclusive_disk());
+        named_claims(pod).chain(has_disks.then_some(Mark::Any)).collect()
+    },
+    of_change: |change| Some(named_claims(change.old_pod()?).collect()),
+};
 
 fn after_claim_added(pod: &PodInfo, change: &Change) -> Hint {
     let claim = new_object::<PersistentVolumeClaim>(change)?;
@@ -163,14 +172,16 @@ impl EnqueueExtensions for VolumeRestrictions {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
         vec![
             EventRegistration::hinted(EventResource::AssignedPod, ActionType::DELETE, after_pod_deleted)
-                .scoped(HintScope::VOLUMES | HintScope::NAMESPACE),
+                .scoped(HintScope::VOLUMES | HintScope::NAMESPACE)
+                .marked(POD_MARKS),
             EventRegistration::always(EventResource::Node, ActionType::ADD),
             EventRegistration::hinted(
                 EventResource::Other(resources::PERSISTENT_VOLUME_CLAIM),
                 ActionType::ADD,
                 after_claim_added,
             )
-            .scoped(HintScope::VOLUMES | HintScope::NAMESPACE),
+            .scoped(HintScope::VOLUMES | HintScope::NAMESPACE)
+            .marked(NAMED_CLAIMS),
         ]
     }
 }

@@ -21,7 +21,7 @@ use supercargo_framework::{
 };
 
 use crate::pod_volumes::{
-    claim_not_found, has_claims, names_claim, new_object, old_object, sign, with_claims,
+    NAMED_CLAIMS, claim_not_found, has_claims, names_claim, new_object, old_object, sign, with_claims,
 };
 
 /// The plugin's name.
@@ -197,7 +197,8 @@ impl EnqueueExtensions for VolumeZone {
                 .scoped(HintScope::empty()),
             EventRegistration::always(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL),
             EventRegistration::hinted(other(resources::PERSISTENT_VOLUME_CLAIM), changed, after_claim_change)
-                .scoped(HintScope::VOLUMES | HintScope::NAMESPACE),
+                .scoped(HintScope::VOLUMES | HintScope::NAMESPACE)
+                .marked(NAMED_CLAIMS),
             EventRegistration::hinted(other(resources::PERSISTENT_VOLUME), changed, after_volume_change)
                 .scoped(HintScope::empty()),
         ]

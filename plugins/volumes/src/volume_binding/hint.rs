@@ -12,7 +12,7 @@ use supercargo_framework::objects::{
 use supercargo_framework::{ActionType, EventResource, PodInfo, Text, VolumeSource};
 
 use super::delayed::volume_limit;
-use crate::pod_volumes::uses_claim;
+use crate::pod_volumes::{USED_CLAIMS, uses_claim};
 
 /// The events, in upstream's order.
 pub(super) fn registrations() -> Vec<EventRegistration> {
@@ -23,7 +23,8 @@ pub(super) fn registrations() -> Vec<EventRegistration> {
     };
     vec![
         hinted(resources::STORAGE_CLASS, CHANGED, HintScope::empty(), |_, change| after_class_change(change)),
-        hinted(resources::PERSISTENT_VOLUME_CLAIM, CHANGED, HintScope::POD, after_claim_change),
+        hinted(resources::PERSISTENT_VOLUME_CLAIM, CHANGED, HintScope::POD, after_claim_change)
+            .marked(USED_CLAIMS),
         EventRegistration::always(other(resources::PERSISTENT_VOLUME), CHANGED),
         EventRegistration::always(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL),
         hinted(resources::CSI_NODE, CHANGED, HintScope::empty(), |_, change| after_csi_node_change(change)),

@@ -1,9 +1,12 @@
-//! Tests of events and waiting pods that have terms of their own.
+//! Tests of events and waiting pods that ask for something of their own.
 
-use supercargo_framework::Labels;
 use supercargo_framework::affinity::RawRequirement;
+use supercargo_framework::objects::resources;
 use supercargo_framework::pod_affinity::{PodAffinity, PodAffinityTerm};
 use supercargo_framework::selector::LabelSelector;
+use supercargo_framework::testing::{claim, claim_source, object_added};
+use supercargo_framework::topology_spread::TopologySpreadConstraint;
+use supercargo_framework::{Labels, NodeRecord, TaintEffect, Volume};
 
 use super::*;
 
@@ -56,8 +59,12 @@ fn pod_event(bed: &mut TestBed, old: Option<PodInfo>, new: Option<PodInfo>) {
         _ => ActionType::UPDATE_POD_LABEL,
     };
     let change = Change::Pod { old: old.map(Arc::new), new: new.map(Arc::new) };
-    let event = ClusterEvent::new(EventResource::AssignedPod, action);
-    bed.with(|queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
+    happens(bed, EventResource::AssignedPod, action, &change);
+}
+
+fn happens(bed: &mut TestBed, resource: EventResource, action: ActionType, change: &Change) {
+    let event = ClusterEvent::new(resource, action);
+    bed.with(|queue, cx| queue.move_all(cx, &event, change, PreCheck::All));
 }
 
 fn node_event(bed: &mut TestBed, old: Option<&Labels>, new: &Labels) {
@@ -66,8 +73,7 @@ fn node_event(bed: &mut TestBed, old: Option<&Labels>, new: &Labels) {
     };
     let action = if old.is_none() { ActionType::ADD } else { ActionType::UPDATE_NODE_LABEL };
     let change = Change::Node { old: old.map(labelled), new: Some(labelled(new)) };
-    let event = ClusterEvent::new(EventResource::Node, action);
-    bed.with(|queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
+    happens(bed, EventResource::Node, action, &change);
 }
 
 #[test]
@@ -125,11 +131,51 @@ fn any_term() -> impl Strategy<Value = PodAffinityTerm> {
     })
 }
 
+/// Something that a pod asks for, or has.
+const PARTS: &[fn(PodBuilder) -> PodBuilder] = &[
+    |pod| pod.node_selector("k0", "v0"),
+    |pod| pod.node_selector("k1", "v1").node_selector("k2", "long"),
+    |pod| pod.required_affinity("k1", "In", &["v0", "v1"]),
+    |pod| pod.required_affinity("k2", "NotIn", &["v0"]),
+    |pod| pod.required_affinity("k2", "Gt", &["many"]),
+    |pod| pod.required_field("metadata.name", "In", &["n1"]),
+    |pod| pod.tolerates("k0", "", TaintEffect::NoSchedule),
+    |pod| pod.tolerates("k1", "", TaintEffect::NoExecute),
+    |pod| pod.host_port(80),
+    |pod| pod.host_port(81),
+    |pod| pod.request("cpu", "1"),
+    |pod| pod.request("cpu", "3"),
+    |pod| with_claim(pod, "a"),
+    |pod| with_claim(pod, "b"),
+    |pod| spread(pod, "k0", true),
+    |pod| spread(pod, "k1", true),
+    |pod| spread(pod, "k1", false),
+];
+
+fn with_claim(pod: PodBuilder, name: &str) -> PodBuilder {
+    pod.with_spec(|spec| spec.volumes = [Volume { name: "v".into(), source: claim_source(name) }].into())
+}
+
+fn spread(pod: PodBuilder, key: &str, hard: bool) -> PodBuilder {
+    let constraint = TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: key.into(),
+        hard,
+        selector: Some(selector([(key.to_owned(), "In", vec!["v0".into()])])),
+        min_domains: None,
+        honors_affinity: true,
+        honors_taints: true,
+        match_label_keys: Box::default(),
+    };
+    pod.with_spec(|spec| spec.topology_spread = [constraint].into())
+}
+
 fn any_pod() -> impl Strategy<Value = PodInfo> {
     let terms = || prop::collection::vec(any_term(), 0..3);
     let labels = prop::collection::vec(any_label(), 0..3);
-    (0..3_u8, labels, terms(), terms(), prop::bool::weighted(0.05)).prop_map(
-        |(namespace, labels, near, away, is_invalid)| {
+    let parts = prop::collection::vec(prop::sample::select(PARTS), 0..4);
+    (0..3_u8, labels, parts, terms(), terms(), prop::bool::weighted(0.05)).prop_map(
+        |(namespace, labels, parts, near, away, is_invalid)| {
             let affinity = PodAffinity {
                 required_affinity: near.into(),
                 required_anti_affinity: away.into(),
@@ -137,47 +183,83 @@ fn any_pod() -> impl Strategy<Value = PodInfo> {
                 ..PodAffinity::default()
             };
             let pod = pod("other").namespace(&format!("n{namespace}"));
+            let pod = parts.iter().fold(pod, |pod, part| part(pod));
             let labelled = labels.iter().fold(pod, |pod, (key, value)| pod.label(key, value));
             with_terms(labelled, affinity).build()
         },
     )
 }
 
+fn any_node() -> impl Strategy<Value = Arc<NodeRecord>> {
+    let labels = prop::collection::btree_map("k[0-3]", "v[0-2]|long", 0..3);
+    let taints = prop::collection::vec((0..3_u8, any::<bool>()), 0..2);
+    (0..3_u8, labels, taints, 1..4_u8).prop_map(|(name, labels, taints, cpu)| {
+        let node = node(&format!("n{name}")).allocatable("cpu", &cpu.to_string());
+        let labelled = labels.iter().fold(node, |node, (key, value)| node.label(key, value));
+        let effect = |executes| if executes { TaintEffect::NoExecute } else { TaintEffect::NoSchedule };
+        let tainted = taints
+            .into_iter()
+            .fold(labelled, |node, (key, executes)| node.taint(&format!("k{key}"), "", effect(executes)));
+        Arc::new(tainted.build())
+    })
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Pod(Box<(Option<PodInfo>, Option<PodInfo>)>),
-    Node(Option<Labels>, Labels),
+    Node(ActionType, Arc<NodeRecord>, Arc<NodeRecord>),
+    Claim(&'static str),
     Delete(usize),
 }
+
+const NODE_ACTIONS: [ActionType; 5] = [
+    ActionType::ADD,
+    ActionType::DELETE,
+    ActionType::UPDATE_NODE_LABEL,
+    ActionType::UPDATE_NODE_TAINT,
+    ActionType::UPDATE_NODE_ALLOCATABLE,
+];
 
 fn any_step() -> impl Strategy<Value = Step> {
     let pod = || prop::option::weighted(0.7, any_pod());
     let pods = (pod(), pod()).prop_filter("no pod", |(old, new)| old.is_some() || new.is_some());
-    let labels = || {
-        let labels = prop::collection::btree_map("k[0-3]", "v[0-2]", 0..3);
-        labels.prop_map(|labels| labels.into_iter().collect::<Labels>())
-    };
+    let nodes = (prop::sample::select(&NODE_ACTIONS[..]), any_node(), any_node());
     prop_oneof![
         3 => pods.prop_map(|change| Step::Pod(change.into())),
-        2 => (prop::option::of(labels()), labels()).prop_map(|(old, new)| Step::Node(old, new)),
+        3 => nodes.prop_map(|(action, old, new)| Step::Node(action, old, new)),
+        1 => prop::sample::select(&["n0/a", "n1/b"][..]).prop_map(Step::Claim),
         1 => (0..20_usize).prop_map(Step::Delete),
     ]
 }
 
+/// Plugins that reject pods.
+const PLUGINS: [&str; 9] = [
+    "InterPodAffinity",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "NodeUnschedulable",
+    "PodTopologySpread",
+    "TaintToleration",
+    "VolumeRestrictions",
+    "VolumeZone",
+];
+
 proptest! {
     /// `move_all` compares the pods that it moves with those that hints queue one by one.
     #[test]
-    fn an_event_moves_every_pod_whose_terms_it_meets(
-        waiting in prop::collection::vec((any_pod(), 0..3_u8), 1..20),
+    fn an_event_moves_every_pod_that_asks_for_what_it_brings(
+        waiting in prop::collection::vec((any_pod(), prop::sample::subsequence(&PLUGINS[..], 1..4)), 1..20),
         steps in prop::collection::vec(any_step(), 1..8),
     ) {
         let mut bed = TestBed::new(QueueOptions::default());
-        for (i, (waiting, rejection)) in waiting.into_iter().enumerate() {
+        for (i, (waiting, plugins)) in waiting.into_iter().enumerate() {
             let name = format!("p{i}");
             let pod = PodInfo { name: (&*name).into(), uid: (&*name).into(), ..waiting };
             bed.with(|queue, cx| queue.add(cx, Arc::new(pod), ProfileIndex(0)));
-            let entry = bed.pop();
-            bed.fail(entry, if rejection == 0 { FIT } else { AFFINITY });
+            let mut entry = bed.pop();
+            entry.unschedulable_plugins.extend(plugins.into_iter().map(Into::into));
+            bed.with(|queue, cx| queue.add_unschedulable(cx, entry));
         }
         for step in steps {
             match step {
@@ -186,9 +268,48 @@ proptest! {
                     let (old, new) = *change;
                     pod_event(&mut bed, old.map(on_node), new.map(on_node));
                 }
-                Step::Node(old, new) => node_event(&mut bed, old.as_ref(), &new),
+                Step::Node(action, old, new) => {
+                    let change = Change::Node {
+                        old: (action != ActionType::ADD).then_some(old),
+                        new: (action != ActionType::DELETE).then_some(new),
+                    };
+                    happens(&mut bed, EventResource::Node, action, &change);
+                }
+                Step::Claim(key) => {
+                    let change = object_added(claim(key, "", ""));
+                    let resource = EventResource::Other(resources::PERSISTENT_VOLUME_CLAIM);
+                    happens(&mut bed, resource, ActionType::ADD, &change);
+                }
                 Step::Delete(i) => bed.with(|queue, cx| queue.delete(cx, &(&*format!("p{i}")).into())),
             }
         }
     }
+}
+
+/// Rejected by two plugins, a pod may be helped by either.
+#[test]
+fn hints_of_several_plugins_are_asked_about_the_pods_that_each_may_help() {
+    let mut bed = TestBed::new(QueueOptions::default());
+    for i in 0..1000 {
+        let pod = pod(&format!("p{i}")).node_selector("pool", &format!("pool{i}"));
+        bed.add(pod.request("cpu", if i < 10 { "2" } else { "9" }));
+        let mut entry = bed.pop();
+        let plugins = ["NodeAffinity", "NodeResourcesFit", "NodeUnschedulable"];
+        entry.unschedulable_plugins.extend(plugins.map(Into::into));
+        bed.with(|queue, cx| queue.add_unschedulable(cx, entry));
+    }
+    let closed = |pool: &str| {
+        Some(Arc::new(node("n").label("pool", pool).allocatable("cpu", "4").unschedulable().build()))
+    };
+    bed.counted.hints.set(0);
+    let mut asked = |action, change| {
+        happens(&mut bed, EventResource::Node, action, &change);
+        (bed.counted.hints.take(), bed.queue.lengths()[2])
+    };
+    let change = Change::Node { old: closed("other"), new: closed("pool500") };
+    assert_eq!(asked(ActionType::UPDATE_NODE_LABEL, change), (1, 999), "a pod has the selector");
+    let added = Change::Node { old: None, new: closed("pool20") };
+    let (of_any, of_small_pods, of_the_pool) = (1, 10 * 3, 2);
+    let hints = of_any + of_small_pods + of_the_pool;
+    assert_eq!(asked(ActionType::ADD, added), (hints, 988), "ten pods are small, and one has the selector");
 }
