@@ -351,7 +351,7 @@ fn none_available(
     let GroupFailure::Unschedulable(reason) = reason else { return reason };
     let is_untried = node.key.kind == GroupKind::Pods && results.is_empty();
     let reason = if is_untried { UNSCHEDULABLE } else { &reason };
-    let tried = if tried < placements { format!("{tried} were tried, ") } else { String::new() };
+    let tried = if tried < placements { format!("{tried} tried, ") } else { String::new() };
     GroupFailure::Unschedulable(format!(
         "{UNSCHEDULABLE}, 0/{placements} placements are available, {tried}first placement status: {reason}"
     ))

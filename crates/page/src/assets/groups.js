@@ -24,8 +24,6 @@ import { count, el, name, nodeLink, podLink, section, table } from "./dom.js";
 
 /** The most pods that are drawn as a cell each. */
 const MOST_CELLS = 64;
-/** The most pods of a group in an answer. */
-const MOST_MEMBERS = 100;
 /** The most pods that are named, those without a node first. */
 const MOST_NAMES = 8;
 
@@ -92,7 +90,7 @@ function twin(all) {
     const rows = all.flatMap((group) => (group.members.length > 0 ? group.members : [null]).map((member) => ({ group, member })));
     const columns = [{ name: "Group" }, { name: "Pod" }, { name: "Node" }];
     const isCut = all.some(({ pods, members }) => members.length < pods);
-    const caption = `Pods without a node first${isCut ? `; at most ${MOST_MEMBERS} of a group` : ""}`;
+    const caption = `Pods without a node first${isCut ? "; large groups are cut" : ""}`;
     return el("details", { class: "twin" }, el("summary", {}, "All groups as a table"), section("Members", table(caption, columns, rows, ({ group, member }) => [
         name(`${group.namespace}/${group.name}`), member ? podLink(group.namespace, member.name) : "", member?.node ? nodeLink(member.node) : ""])));
 }

@@ -110,9 +110,9 @@ function gibibytes(bytes) {
 
 /** @param {Summary} summary */
 function factsOf({ cpu, memory, cordoned, queue }) {
-    const cores = Math.round(cpu.allocatable / 1000).toLocaleString("en");
+    const cores = count(Math.round(cpu.allocatable / 1000), "core");
     return [
-        fact("CPU requested", part(cpu), `of ${cores} cores`),
+        fact("CPU requested", part(cpu), `of ${cores}`),
         fact("Memory requested", part(memory), `of ${gibibytes(memory.allocatable)}`),
         fact("Active", String(queue.active)),
         fact("In backoff", String(queue.backoff)),

@@ -184,7 +184,7 @@ fn a_group_preempts_only_after_all_placements_were_tried() {
         bed.pod(member("p", "3").priority(10));
         bed.cycle();
         let lines = bed.effect_lines().join("\n");
-        let tried = "0/2 placements are available, 1 were tried, first placement status: ";
+        let tried = "0/2 placements are available, 1 tried, first placement status: ";
         assert!(lines.contains(tried) && !lines.contains("evict"), "{lines}");
         bed.pass_seconds(60);
         bed.cycle();
