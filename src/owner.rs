@@ -249,6 +249,11 @@ impl Owner {
         self.effects.may_write()
     }
 
+    /// Marks the beginning of a step that nothing carries out, as if the thread hung within it.
+    pub fn hang(&self) {
+        self.watchdog.begin(None);
+    }
+
     /// Replaces what carries out effects.
     pub fn wrap_effects(&mut self, wrap: impl FnOnce(Box<dyn CarryOut>) -> Box<dyn CarryOut>) {
         let effects = std::mem::replace(&mut self.effects, Box::new(Nothing));

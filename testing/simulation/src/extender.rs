@@ -15,7 +15,6 @@ struct State {
     random: Rng,
     is_slow: bool,
     lies: bool,
-    calls: u64,
 }
 
 /// Whether it accepts a node of this name.
@@ -27,7 +26,7 @@ impl Extender {
     /// An extender that works.
     pub fn new(seed: u64) -> Self {
         let random = Rng::with_seed(seed ^ 0x6578_7465);
-        Self(Arc::new(Mutex::new(State { random, is_slow: false, lies: false, calls: 0 })))
+        Self(Arc::new(Mutex::new(State { random, is_slow: false, lies: false })))
     }
 
     /// Whether calls end with the timeout.
@@ -53,7 +52,6 @@ impl Calls for Extender {
         question: ExtenderQuestion<'_>,
     ) -> Result<ExtenderAnswer, String> {
         let mut state = self.0.lock();
-        state.calls += 1;
         if state.is_slow {
             return Err(format!("{}: context deadline exceeded", extender.name));
         }

@@ -281,7 +281,7 @@ impl InvariantChecker {
         let late = ended.map_or(Duration::ZERO, |ended| now.saturating_sub(ended));
         if !late.is_zero() {
             self.trace.count("writes that arrived after the lease", 1);
-            self.trace.greatest("latest of them, ms", late.as_millis() as u64);
+            self.trace.greatest("latest write after the lease, ms", late.as_millis() as u64);
             if late > LATEST {
                 self.fail(format!("{}: {method} {path} arrived {late:?} after its lease", from.process));
             }

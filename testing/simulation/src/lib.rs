@@ -7,9 +7,8 @@
 //!            └── faults                                    invariants: checker   workload
 //! ```
 //!
-//! A seed decides everything, and two runs of it have the same trace. What is not simulated: TLS
-//! and HTTP/2 (requests go to the server as calls), the scheduler's own thread (its owner takes
-//! turns between slices of time), extenders over HTTP, and files other than the configuration.
+//! A seed decides everything, and two runs of it have the same trace. The package's README says what
+//! is not simulated.
 
 pub mod api;
 pub mod disk;

@@ -93,6 +93,8 @@ pub struct Machine {
     process: JoinHandle<Result<()>>,
     /// When the owner has something to do without a message.
     due: Instant,
+    /// Whether the owner hangs.
+    hangs: bool,
     /// Time that the process has to catch up with, because it was stopped.
     missed: Duration,
     /// The longest turn in CPU time.
@@ -108,8 +110,10 @@ pub struct Machine {
 pub enum Thread {
     /// It runs.
     Runs,
-    /// Nothing.
+    /// It hangs within a step.
     Hangs,
+    /// It stands still, but not within a step that the watchdog watches.
+    Waits,
     /// It runs when something is due, but messages do not wake it.
     IsDeaf,
 }
@@ -174,6 +178,7 @@ impl Machine {
             stop,
             process,
             due: zero,
+            hangs: false,
             missed: Duration::ZERO,
             longest_turn: Duration::ZERO,
             longest_slice: Duration::ZERO,
@@ -226,8 +231,10 @@ impl Machine {
     /// Runs the process for a time, and its scheduler's thread as far as that is able to.
     pub fn run(&mut self, time: Duration, thread: Thread) -> Progress {
         self.run_tasks(time.mul_f64(self.rate));
-        if thread != Thread::Hangs {
-            self.run_owner(thread == Thread::IsDeaf);
+        match thread {
+            Thread::Runs | Thread::IsDeaf => self.run_owner(thread == Thread::IsDeaf),
+            Thread::Hangs => self.hang(),
+            Thread::Waits => {}
         }
         if !self.process.is_finished() {
             return Progress::Running;
@@ -251,17 +258,29 @@ impl Machine {
         }
     }
 
+    fn hang(&mut self) {
+        let Some(owner) = self.owner.as_ref().filter(|_| !self.hangs) else { return };
+        let _entered = self.runtime.enter();
+        owner.hang();
+        self.hangs = true;
+        // When it no longer hangs, it goes on at once.
+        self.due = Instant::now();
+    }
+
     /// Once a message arrives or something is due, the owner takes turns until it is idle.
     fn run_owner(&mut self, is_deaf: bool) {
         let Some(owner) = &mut self.owner else { return };
         let _entered = self.runtime.enter();
-        let is_woken = !is_deaf && owner.receive();
-        if !is_woken && Instant::now() < self.due {
-            return;
-        }
-        for _ in 0..MOST_TURNS {
+        self.hangs = false;
+        let idle = self.due.saturating_duration_since(Instant::now());
+        let wake = |owner: &mut Owner| {
+            let is_woken = !is_deaf && owner.receive();
+            if is_woken || idle.is_zero() { Turn::Work } else { Turn::Idle(idle) }
+        };
+        for turn in 0..MOST_TURNS {
             let began = cpu_time();
-            let turn = catch_unwind(AssertUnwindSafe(|| owner.turn()));
+            let step = || if turn == 0 { wake(owner) } else { owner.turn() };
+            let turn = catch_unwind(AssertUnwindSafe(step));
             self.longest_turn = self.longest_turn.max(cpu_time().saturating_sub(began));
             let outcome = match turn {
                 Ok(Turn::Work) => continue,

@@ -5,7 +5,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::{Parser, ValueEnum as _};
 use supercargo_simulation::entropy;
 use supercargo_simulation::plan::{Mood, Plan};
@@ -28,7 +28,7 @@ struct Arguments {
     /// Run seeds that failed once, before the others.
     #[arg(long)]
     regressions: bool,
-    /// Start no further seed, and look for no further sabotage, after this many seconds.
+    /// Start no further seed, and look for no further bug, after this many seconds.
     #[arg(long)]
     within: Option<u64>,
     /// The simulated minutes with workload and faults, per seed.
@@ -52,10 +52,10 @@ struct Arguments {
     /// Leave out faults until only those are left that the failure needs.
     #[arg(long, requires = "seed")]
     shrink: bool,
-    /// A deliberate fault of the program.
+    /// A deliberate bug of the program.
     #[arg(long, value_enum)]
     sabotage: Option<Sabotage>,
-    /// Find every deliberate fault, each within this many seeds that pass without it.
+    /// Find every deliberate bug, each within this many seeds that pass without it.
     #[arg(long)]
     find_sabotage: Option<u64>,
     /// Print the report of a seed as JSON.
@@ -91,7 +91,7 @@ impl Arguments {
         std::thread::spawn(move || {
             std::thread::sleep(longest);
             eprintln!("simulate: seed {seed} does not end");
-            std::process::exit(2);
+            std::process::exit(1);
         });
         entropy::seed(seed);
         if self.trace {
@@ -106,8 +106,11 @@ impl Arguments {
             trace: self.trace,
         };
         // A new thread takes the keys of its maps from the seed.
-        let report = std::thread::spawn(move || run(&options)).join();
-        let report = report.map_err(|_| anyhow::anyhow!("seed {seed} panicked"))??;
+        let Ok(report) = std::thread::spawn(move || run(&options)).join() else {
+            eprintln!("simulate: seed {seed} panicked");
+            return Ok(false);
+        };
+        let report = report?;
         if self.json {
             println!("{}", serde_json::to_string(&report)?);
         } else {
@@ -117,7 +120,7 @@ impl Arguments {
                 println!("FAILED {failure}");
             }
             if !report.failures.is_empty() {
-                println!("again with: {}", self.command(seed, self.minutes, &self.without));
+                println!("again with: {}", command(seed, self.minutes, &self.without, self.sabotage));
             }
         }
         Ok(report.failures.is_empty())
@@ -165,19 +168,22 @@ impl Arguments {
             }
             // The oldest first: seeds take about the same time.
             let (seed, minutes, name, child) = running.remove(0);
-            let report = finish(seed, child)?;
-            if !report.failures.is_empty() {
-                if let Some(name) = name {
-                    println!("regression: {name}");
-                }
-                println!("seed {seed} failed; again with: {}", self.command(seed, minutes, &self.without));
-                report.failures.iter().take(5).for_each(|failure| println!("    {failure}"));
-            }
+            let mut report = finish(seed, child)?;
             // Reports come in order.
             if let Some(first) = reports.last().filter(|_| reports.len() % runs == 1)
                 && first.hash != report.hash
             {
-                bail!("seed {seed} is not reproducible: traces {:x} and {:x}", first.hash, report.hash);
+                let hashes = format!("{:x} and {:x}", first.hash, report.hash);
+                report.failures.push(format!("it is not reproducible: traces {hashes}"));
+            }
+            if !report.failures.is_empty() {
+                if let Some(name) = name {
+                    println!("regression: {name}");
+                }
+                let command = command(seed, minutes, &self.without, self.sabotage);
+                println!("seed {seed} failed; again with: {command}");
+                println!("    --shrink instead of --trace finds the faults that it needs");
+                report.failures.iter().take(5).for_each(|failure| println!("    {failure}"));
             }
             reports.push(report);
             progress(&reports, began.elapsed(), &mut printed);
@@ -214,12 +220,12 @@ impl Arguments {
         println!(
             "{} of {all} faults are needed: {}",
             all - without.len(),
-            self.command(seed, self.minutes, &without)
+            command(seed, self.minutes, &without, self.sabotage)
         );
         Ok(false)
     }
 
-    /// A fault is found if a seed fails with it and passes without it.
+    /// A bug is found if a seed fails with it and passes without it.
     fn find_sabotage(&self, seeds: u64) -> Result<bool> {
         let mut sound = BTreeMap::<u64, bool>::new();
         let mut all_are_found = true;
@@ -227,11 +233,14 @@ impl Arguments {
         let mut wanted = self.sabotage.map_or_else(|| Sabotage::all().to_vec(), |one| vec![one]);
         // Others each day, if there is no time for all.
         if self.within.is_some() {
-            let first = usize::try_from(today()).unwrap_or_default() % wanted.len();
+            let day = usize::try_from(today()).unwrap_or_default();
+            let first = (BUGS_A_DAY * day) % wanted.len();
             wanted.rotate_left(first);
         }
-        for sabotage in wanted {
+        let all = wanted.len();
+        for (tried, sabotage) in wanted.into_iter().enumerate() {
             if self.within.is_some_and(|limit| began.elapsed().as_secs() >= limit) {
+                println!("there was no time for {} of {all} bugs", all - tried);
                 break;
             }
             let mut found = None;
@@ -246,7 +255,9 @@ impl Arguments {
                     None => {
                         let failures = self.run_one(seed, &self.without, None)?.failures;
                         if let Some(failure) = failures.first() {
-                            println!("seed {seed} fails without a deliberate fault: {failure}");
+                            let command = command(seed, self.minutes, &self.without, None);
+                            println!("seed {seed} fails without a bug: {failure}; again with: {command}");
+                            all_are_found = false;
                         }
                         sound.insert(seed, failures.is_empty());
                         failures.is_empty()
@@ -267,19 +278,23 @@ impl Arguments {
         }
         Ok(all_are_found)
     }
-
-    /// The command that repeats a seed without these faults.
-    fn command(&self, seed: u64, minutes: u64, without: &[usize]) -> String {
-        let mut command = format!("cargo xtask simulate --seed {seed} --minutes {minutes} --trace");
-        if let Some(sabotage) = self.sabotage {
-            command += &format!(" --sabotage {}", name(sabotage));
-        }
-        if !without.is_empty() {
-            command += &format!(" --without {}", positions(without));
-        }
-        command
-    }
 }
+
+/// The command that repeats a seed without these faults, in the same build: others take other paths.
+fn command(seed: u64, minutes: u64, without: &[usize], sabotage: Option<Sabotage>) -> String {
+    let program = if cfg!(debug_assertions) { DEBUG_BUILD } else { "cargo xtask simulate" };
+    let mut command = format!("{program} --seed {seed} --minutes {minutes} --trace");
+    if let Some(sabotage) = sabotage {
+        command += &format!(" --sabotage {}", name(sabotage));
+    }
+    if !without.is_empty() {
+        command += &format!(" --without {}", positions(without));
+    }
+    command
+}
+
+/// What runs the program as the tests build it.
+const DEBUG_BUILD: &str = "cargo run -p supercargo-simulation --";
 
 /// A failure without words that have digits: names, amounts and times.
 fn kind_of(failure: &str) -> String {
@@ -297,10 +312,9 @@ fn finish(seed: u64, child: Child) -> Result<Report> {
         None => {
             let errors = String::from_utf8_lossy(&output.stderr);
             let failures = vec![format!("ended with {}: {}", output.status, errors.trim())];
-            let mood = Mood::Quiet;
             Ok(Report {
                 seed,
-                mood,
+                mood: Plan::new(seed, Duration::ZERO, &[]).mood,
                 simulated: Duration::ZERO,
                 took: Duration::ZERO,
                 hash: 0,
@@ -318,6 +332,9 @@ const PROGRESS_PERIOD: Duration = Duration::from_mins(1);
 
 /// Seeds of a day: its number times this, and on.
 const SEEDS_A_DAY: u64 = 1000;
+
+/// About as many deliberate bugs as there is time for.
+const BUGS_A_DAY: usize = 5;
 
 /// The number of this day.
 fn today() -> u64 {

@@ -520,7 +520,11 @@ fn rejection(status: StatusCode) -> Response<mpsc::UnboundedReceiver<io::Result<
     let _ = frames.send(Ok(Frame::data(body.to_string().into())));
     let mut response = Response::new(received);
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+    }
     response
 }
 

@@ -20,11 +20,11 @@ pub const LAST_FAULT: Duration = Duration::from_secs(10);
 pub enum Mood {
     /// Nothing.
     Quiet,
-    /// A fault every six minutes, and little churn.
+    /// A fault every six minutes, and a change of the workload every ten seconds.
     Light,
-    /// A fault a minute, and much churn.
+    /// A fault a minute, and a change every second.
     Heavy,
-    /// A fault every fifteen seconds.
+    /// A fault every fifteen seconds, and a change every two seconds.
     Hell,
 }
 
@@ -123,7 +123,8 @@ pub enum Trouble {
         /// How far.
         by: Duration,
     },
-    /// One API server's cache stands still, and answers lists that accept an old state.
+    /// One API server's cache stands still, and answers lists that accept an old state. Servers that
+    /// stream initial lists get no such lists.
     StaleLists(usize),
     /// The controller that binds volumes to claims stands still.
     StallVolumes,
@@ -155,33 +156,33 @@ impl Trouble {
     /// The name in summaries.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Kill(_) => "process killed",
-            Self::Terminate(_) => "process terminated",
-            Self::Stop(_) => "process stopped for a while",
-            Self::Suspend(_) => "machine suspended",
-            Self::Hang(_) => "scheduler thread hung",
-            Self::Jump(..) => "wall clock jumped",
-            Self::Rate(..) => "clock ran at another rate",
-            Self::Partition { up: true, down: true, .. } => "partition",
-            Self::Partition { .. } => "partition in one direction",
-            Self::Refuse(_) => "connections refused",
-            Self::Slow(..) => "slow network",
-            Self::Lose { applied: false, .. } => "requests lost",
-            Self::Lose { applied: true, .. } => "answers lost",
-            Self::Respond { applied: false, .. } => "requests rejected",
-            Self::Respond { applied: true, .. } => "requests rejected after their effect",
-            Self::Lag { .. } => "watches lagged",
-            Self::StaleLists(_) => "stale lists",
-            Self::StallVolumes => "volume controller stalled",
-            Self::Cut { mid_frame: false } => "watches ended",
-            Self::Cut { mid_frame: true } => "watches cut within an event",
-            Self::Compact => "history compacted",
-            Self::Restart { .. } => "servers restarted",
-            Self::Restore => "etcd restored",
-            Self::Reload => "configuration reloaded",
-            Self::TornConfig(_) => "configuration file incomplete",
-            Self::SlowExtender => "extender hung",
-            Self::LyingExtender => "extender lied",
+            Self::Kill(_) => "fault: process killed",
+            Self::Terminate(_) => "fault: process terminated",
+            Self::Stop(_) => "fault: process stopped for a while",
+            Self::Suspend(_) => "fault: machine suspended",
+            Self::Hang(_) => "fault: scheduler thread hung",
+            Self::Jump(..) => "fault: wall clock jumped",
+            Self::Rate(..) => "fault: clock ran at another rate",
+            Self::Partition { up: true, down: true, .. } => "fault: partition",
+            Self::Partition { .. } => "fault: partition in one direction",
+            Self::Refuse(_) => "fault: connections refused",
+            Self::Slow(..) => "fault: slow network",
+            Self::Lose { applied: false, .. } => "fault: requests lost",
+            Self::Lose { applied: true, .. } => "fault: answers lost",
+            Self::Respond { applied: false, .. } => "fault: requests rejected",
+            Self::Respond { applied: true, .. } => "fault: requests rejected after their effect",
+            Self::Lag { .. } => "fault: watches lagged",
+            Self::StaleLists(_) => "fault: stale lists",
+            Self::StallVolumes => "fault: volume controller stalled",
+            Self::Cut { mid_frame: false } => "fault: watches ended",
+            Self::Cut { mid_frame: true } => "fault: watches cut within an event",
+            Self::Compact => "fault: history compacted",
+            Self::Restart { .. } => "fault: servers restarted",
+            Self::Restore => "fault: etcd restored",
+            Self::Reload => "fault: configuration reloaded",
+            Self::TornConfig(_) => "fault: configuration file incomplete",
+            Self::SlowExtender => "fault: extender hung",
+            Self::LyingExtender => "fault: extender lied",
         }
     }
 }
@@ -219,7 +220,7 @@ impl Plan {
             // Some come together.
             let more = if mood != Mood::Light && random.u32(..4) == 0 { random.u32(1..3) } else { 0 };
             for _ in 0..=more {
-                let (what, longest) = trouble(&mut random, has_extender);
+                let (what, longest) = trouble(&mut random, has_extender, streams_lists);
                 let lasts = Duration::from_millis(random.u64(200..=longest * 1000));
                 faults.push(PlannedFault { at, lasts, what, hits_leader: random.bool() });
             }
@@ -360,7 +361,7 @@ const WATCHED: [&str; 10] = [
 ];
 
 /// A fault and the most seconds that it lasts.
-fn trouble(random: &mut Rng, has_extender: bool) -> (Trouble, u64) {
+fn trouble(random: &mut Rng, has_extender: bool, streams_lists: bool) -> (Trouble, u64) {
     let machine = random.usize(..MACHINES);
     let applied = random.bool();
     match random.u32(..if has_extender { 27 } else { 25 }) {
@@ -368,7 +369,8 @@ fn trouble(random: &mut Rng, has_extender: bool) -> (Trouble, u64) {
         1 => (Trouble::Terminate(machine), 30),
         2 => (Trouble::Stop(machine), 60),
         3 => (Trouble::Suspend(machine), 120),
-        4 => (Trouble::Hang(machine), 90),
+        // The watchdog ends the process after 60 s, or 70 with an extender.
+        4 => (Trouble::Hang(machine), 150),
         5 => (Trouble::Jump(machine, random.i64(-3600..=3600)), 1),
         6 => (Trouble::Rate(machine, 0.92 + 0.16 * random.f64()), 600),
         7 | 8 => {
@@ -391,6 +393,7 @@ fn trouble(random: &mut Rng, has_extender: bool) -> (Trouble, u64) {
         }
         17 => (Trouble::Cut { mid_frame: applied }, 1),
         18 => (Trouble::Compact, 1),
+        22 if streams_lists => (Trouble::Compact, 1),
         19 => (Trouble::Restart { keep_history: applied }, 1),
         // Rarely: it suspends the checks of what restoring undoes.
         20 if random.u32(..4) == 0 => (Trouble::Restore, 1),

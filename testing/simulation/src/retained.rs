@@ -70,8 +70,7 @@ impl Retained {
         self.pods.held(process).count()
     }
 
-    /// The number of records of nodes that something in a process holds, but those of its nodes as
-    /// they are.
+    /// The number of records of nodes that something in a process holds, without the current ones.
     pub fn old_nodes(&self, process: &Arc<str>, scheduler: &Scheduler) -> usize {
         let is_current = |address| nodes(scheduler).any(|node| Arc::as_ptr(node.node()) == address);
         self.nodes.held(process).filter(|address| !is_current(*address)).count()

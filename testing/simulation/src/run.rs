@@ -186,7 +186,7 @@ fn check_leader(world: &World) {
     }
 }
 
-/// Each pod that waits says why.
+/// Each pod that waits says why: by its condition, and by an event if it has waited since the end.
 async fn check_conditions(
     server: &ApiServer,
     checker: &Mutex<InvariantChecker>,
@@ -194,6 +194,9 @@ async fn check_conditions(
 ) {
     let (pods, gangs) = (list(server, PODS).await, list(server, POD_GROUPS).await);
     let trees = list(server, COMPOSITES).await;
+    let events = list(server, EVENTS).await;
+    let failed = events.iter().filter(|event| event["reason"] == "FailedScheduling");
+    let failed: BTreeSet<&str> = failed.map(|event| api::text(event, "/regarding/uid")).collect();
     let waits =
         |pod: &&Value| waiting.contains_key(api::uid(pod)) && !is_incomplete(pod, &gangs, &trees, &pods);
     for pod in pods.iter().filter(waits) {
@@ -201,6 +204,9 @@ async fn check_conditions(
         let mut scheduled = conditions.filter(|condition| condition["type"] == "PodScheduled");
         if scheduled.next().is_none_or(|condition| condition["status"] != "False") {
             checker.lock().fail(format!("pod {} waits, and its conditions do not say why", api::name(pod)));
+        }
+        if Workload::is_nowhere(api::name(pod)) && !failed.contains(api::uid(pod)) {
+            checker.lock().fail(format!("pod {} waits, and no event says why", api::name(pod)));
         }
     }
 }

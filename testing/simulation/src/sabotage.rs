@@ -18,6 +18,8 @@ pub enum Sabotage {
     SlowClocks,
     /// A process does not notice that its machine was suspended, so that its lease ends too late.
     BlindFence,
+    /// A process does not notice that its scheduler hangs.
+    BlindWatchdog,
     /// A bind waits behind the fence, and is sent when the lease may be over.
     OpenFence,
     /// A request is never given up, and arrives two minutes late.
@@ -93,6 +95,7 @@ impl Sabotage {
     pub fn evidence(self) -> &'static str {
         match self {
             Self::NoElection | Self::SlowClocks | Self::BlindFence => "may write at one time",
+            Self::BlindWatchdog => "and runs on",
             Self::OpenFence => "its lease lasted until",
             Self::LateArrival => "after its lease",
             Self::LostRenewal => "0 running processes hold the lease",

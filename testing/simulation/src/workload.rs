@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
-use http::Method;
+use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use supercargo_apiserver::ApiServer;
@@ -154,8 +154,11 @@ impl Workload {
                 "spec": { "unschedulable": null },
             });
             let name = format!("node-{index}");
-            self.checker.lock().touch(&name);
-            tell(&self.server, Method::PATCH, &format!("{NODES}/{name}"), Some(&change)).await;
+            let status = tell(&self.server, Method::PATCH, &format!("{NODES}/{name}"), Some(&change)).await;
+            // A restored etcd may be older than the node. Pods that get it would be deleted.
+            if status == StatusCode::NOT_FOUND {
+                self.add_node(index).await;
+            }
         }
     }
 
@@ -201,6 +204,11 @@ impl Workload {
     /// Whether it is a lonely pod of the end.
     pub fn is_lonely(path: &str) -> bool {
         path.contains("/lonely-")
+    }
+
+    /// Whether it is a pod of the end that fits nowhere.
+    pub fn is_nowhere(name: &str) -> bool {
+        name.starts_with("nowhere-")
     }
 
     /// Deletes the pod that a lonely one waits for.

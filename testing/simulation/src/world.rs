@@ -53,6 +53,9 @@ const DEAF_SINCE: Duration = Duration::from_mins(10);
 pub const FEW_CHANGES: usize = 1024;
 const CHANGES_EACH: usize = 4;
 const MOST_REMOVED: usize = 100;
+/// How long a scheduler hangs at most until its process ends: twice the longest step with a call to
+/// an extender, by the slowest clock, and the pause between two looks of the watchdog.
+const LONGEST_HANG: Duration = Duration::from_secs(90);
 /// The longest time until a process that has ended starts again.
 const RESTART: u64 = 10_000;
 
@@ -103,8 +106,10 @@ struct Slot {
     is_stopped: bool,
     is_suspended: bool,
     hangs: bool,
-    /// Whether the process has hung, and whether it has got SIGTERM.
+    /// How long the process has hung without a break, and whether it ever has.
+    hung: Duration,
     has_hung: bool,
+    /// Whether the process has got SIGTERM.
     is_terminated: bool,
     rate: f64,
 }
@@ -267,7 +272,9 @@ impl World {
                 checker.views_lag(end);
             }
             checker.note(format_args!("fault {what:?} for {:?}", fault.lasts));
-            checker.trace.count(what.name(), 1);
+            if self.meets_something(&what) {
+                checker.trace.count(what.name(), 1);
+            }
         }
         let runtime = self.runtime.handle().clone();
         let _entered = runtime.enter();
@@ -300,6 +307,15 @@ impl World {
         self.settle()
     }
 
+    /// Whether there is a process to end, or an old state to restore.
+    fn meets_something(&self, what: &Trouble) -> bool {
+        match *what {
+            Trouble::Kill(machine) | Trouble::Terminate(machine) => self.machines[machine].machine.is_some(),
+            Trouble::Restore => !self.backups.is_empty(),
+            _ => true,
+        }
+    }
+
     /// Ends all faults.
     pub fn heal(&mut self) -> Result<()> {
         self.healed = Some(self.now);
@@ -329,11 +345,9 @@ impl World {
             match *what {
                 Trouble::Stop(machine) => self.machines[machine].is_stopped = true,
                 Trouble::Suspend(machine) => self.machines[machine].is_suspended = true,
-                Trouble::Hang(machine) => {
-                    let slot = &mut self.machines[machine];
-                    (slot.hangs, slot.has_hung) = (true, true);
-                }
-                // Not the product: leases allow for clocks that differ by a sixth.
+                Trouble::Hang(machine) => self.machines[machine].hangs = true,
+                // The last rate counts. Rates are not multiplied: leases allow for clocks that
+                // differ by a sixth.
                 Trouble::Rate(machine, rate) => self.machines[machine].rate = rate,
                 Trouble::Partition { machine, up, down } => {
                     let link = &mut faults.links[machine];
@@ -413,7 +427,7 @@ impl World {
         let (extender, sabotage) = (self.extender.clone(), self.sabotage);
         let is_limited = sabotage != Some(Sabotage::LargeTables);
         let table_memory = if is_limited { self.table_memory } else { 1 << 30 };
-        // The sender's part of a slice has no finer true time.
+        // All requests of a slice have the true time of its end.
         let (zero, server) = (self.zero, self.runtime.handle().clone());
         let now = move || {
             let _entered = server.enter();
@@ -448,7 +462,7 @@ impl World {
             Err(error) => return Err(error),
         };
         (slot.machine, slot.process) = (Some(machine), process);
-        (slot.has_hung, slot.is_terminated) = (slot.hangs, false);
+        (slot.hung, slot.has_hung, slot.is_terminated) = (Duration::ZERO, false, false);
         if let Some(machine) = &mut slot.machine {
             machine.set_rate(slot.rate);
         }
@@ -497,10 +511,13 @@ impl World {
         let is_late = self.sabotage == Some(Sabotage::LateStart)
             && self.healed.is_some_and(|healed| self.now < healed + LATE_START);
         let thread = match () {
-            () if slot.hangs || is_asleep || is_late => Thread::Hangs,
+            () if slot.hangs && self.sabotage != Some(Sabotage::BlindWatchdog) => Thread::Hangs,
+            () if slot.hangs || is_asleep || is_late => Thread::Waits,
             () if is_deaf => Thread::IsDeaf,
             () => Thread::Runs,
         };
+        slot.hung = if slot.hangs { slot.hung + slice } else { Duration::ZERO };
+        slot.has_hung |= slot.hangs;
         let progress = machine.run(slice, thread);
         let longest = std::mem::take(&mut machine.longest_turn);
         let slice_took = std::mem::take(&mut machine.longest_slice);
@@ -511,6 +528,10 @@ impl World {
             if took > LONGEST_STEP {
                 checker.fail(format!("{}: {what} took {took:?} of work", slot.process));
             }
+        }
+        let has_ended = matches!(progress, Progress::Ended(_));
+        if slot.hung > LONGEST_HANG && !has_ended {
+            checker.fail(format!("{} has hung for {:?} and runs on", slot.process, slot.hung));
         }
         if let Progress::Ended(outcome) = progress {
             let how = outcome.map_or_else(|error| format!("{error:#}"), |()| "as asked".to_owned());

@@ -59,7 +59,7 @@ fn wrong_flags_end_with_2_and_say_what_is_expected() {
 fn a_failure_ends_with_1_and_prints_the_command_that_repeats_it() {
     let output = simulate("--from 2 --seeds 1 --minutes 1 --sabotage bind-twice");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
-    let command = after(&output, "again with: cargo xtask simulate");
+    let command = after(&output, "again with: cargo run -p supercargo-simulation --");
     assert_eq!(command, "--seed 2 --minutes 1 --trace --sabotage bind-twice");
     let again = simulate(&command);
     assert_eq!(again.status.code(), Some(1));
@@ -81,7 +81,7 @@ fn only_needed_faults_are_left() {
     let all: usize = after(&output, "0 of ").split(' ').next().unwrap().parse().unwrap();
     assert!(all > 1, "{}", text(&output.stdout));
     let positions = (0..all).map(|position| position.to_string()).collect::<Vec<_>>().join(",");
-    let command = after(&output, "faults are needed: cargo xtask simulate");
+    let command = after(&output, "faults are needed: cargo run -p supercargo-simulation --");
     assert_eq!(command, format!("--seed 5 --minutes 1 --trace --sabotage bind-twice --without {positions}"));
 }
 

@@ -31,7 +31,7 @@ pub(super) fn annotations(count: u64) -> Value {
 /// The spec of the claims of a template.
 fn claim(template: &str) -> Value {
     let any = |count: u64| json!({ "deviceClassName": DEVICE_DRIVER, "count": count });
-    let request = match template {
+    let mut request = match template {
         "one" => json!({ "exactly": any(1) }),
         "two" => json!({ "exactly": any(2) }),
         "many-or-one" => {
@@ -47,7 +47,6 @@ fn claim(template: &str) -> Value {
             json!({ "exactly": high })
         }
     };
-    let mut request = request;
     request["name"] = "device".into();
     json!({ "devices": { "requests": [request] } })
 }
