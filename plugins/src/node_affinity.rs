@@ -72,13 +72,8 @@ fn try_admits(pod: &PodInfo, node: &NodeRecord) -> Result<bool, String> {
 
 /// Finds the pods that may match the event's node.
 const MARKS: HintMarks = HintMarks {
-    of_pod: |pod| {
-        // An error in a term counts only if the selector matches.
-        let selector = Mark::of_node_selector(&pod.spec.node_selector);
-        let terms = required_terms(pod).and_then(Mark::of_node_terms);
-        terms.into_iter().chain(selector).min_by_key(Vec::len).unwrap_or_else(|| vec![Mark::Any])
-    },
-    of_change: |change| Some(Mark::of_node(change.new_node()?)),
+    of_pod: |pod| vec![Mark::of_node_selectors(&pod.spec.node_selector, required_terms(pod))],
+    of_change: |change| Mark::of_nodes(change.new_node()),
 };
 
 /// The names of the only nodes that can match; `None` if the terms do not name nodes. Terms are

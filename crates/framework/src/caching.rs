@@ -80,7 +80,7 @@ use crate::pod::PodInfo;
 use crate::status::Status;
 
 pub use hints::{ClaimFn, GroupFn, HintCaching, HintScope, LabelsFn, OfferFn};
-pub use marks::{HintMarks, Label, Mark};
+pub use marks::{HintMarks, Label, Mark, Wish};
 
 /// What an answer about a node depends on, apart from the pod and the plugin's state. A table calls
 /// the plugin again for a node when that changes.

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use supercargo_framework::caching::{HintCaching, HintMarks, HintScope, Mark};
 use supercargo_framework::event::{Change, EventRegistration, HintFn, QueueingHint};
 use supercargo_framework::objects::{GroupKey, resources};
-use supercargo_framework::{ActionType, ClusterEvent, EventResource, PodInfo, Text};
+use supercargo_framework::{ActionType, ClusterEvent, EventResource, PodInfo, Text, steps};
 
 use super::context::QueueCx;
 use super::entry::QueuedPod;
@@ -229,6 +229,7 @@ impl Concerned<'_> {
         for (registration, _) in &self.hints {
             let caching = &registration.caching;
             if let Some(brought) = caching.marks.and_then(|marks| (marks.of_change)(self.change)) {
+                steps::add(brought.len());
                 reach.brought.extend(brought.into_iter().chain([Mark::Any]));
             } else if let Some(offered) = caching.offer.and_then(|offer| offer(self.change)) {
                 let has_classes = cx.objects.list(&resources::DEVICE_CLASS).next().is_some();

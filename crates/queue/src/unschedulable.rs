@@ -7,11 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::mem::take;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use supercargo_framework::caching::{HintMarks, HintScope, Mark};
-use supercargo_framework::{PodInfo, PodSpec, Text, Uid};
+use supercargo_framework::caching::{HintMarks, HintScope, Mark, Wish};
+use supercargo_framework::{PodInfo, PodSpec, Text, Uid, steps};
 
 use super::entry::QueuedPod;
 use super::hints::{PodReach, Reads};
@@ -20,8 +21,10 @@ use super::waiting_groups::WaitingGroups;
 use supercargo_framework::hash_seed::{HashSeed, SeededMap};
 use supercargo_runtime::profile::ProfileIndex;
 
-/// A pod that asks for more is looked at after every event.
-const MOST_MARKS: usize = 256;
+/// A pod with more wishes is looked at after every event.
+const MOST_WISHES: usize = 256;
+/// Classes with a mark are counted up to this number to see which mark is rare.
+const MANY: usize = 256;
 
 /// Pods that wait for an event, by sequence number, so that moves keep the order of arrival.
 #[derive(Clone)]
@@ -85,6 +88,8 @@ pub(crate) struct Class {
     amounts: Amounts,
     /// By sequence number.
     pods: BTreeMap<u64, Arc<PodInfo>>,
+    /// What finds the class.
+    marks: Box<[Mark]>,
 }
 
 /// A pod as hints of a scope see it. Two are equal if their priorities and the parts in the scope
@@ -275,7 +280,6 @@ impl Index {
         if !brought.is_empty() && (self.marks.is_empty() || brought.len() > self.by_mark.len()) {
             return None;
         }
-        let range = |mark: &Mark| (mark.clone(), 0)..=(mark.clone(), u64::MAX);
         let found = brought.iter().flat_map(|mark| self.by_mark.range(range(mark)));
         let class = |number, size| self.by_size.get(size)?.classes.get(number);
         Some(found.filter_map(|((_, number), size)| Some((*number, class(number, size)?))).collect())
@@ -296,13 +300,24 @@ impl Index {
         let has = |(_, number): &(Mark, u64), size| {
             self.by_size.get(size).is_some_and(|classes| classes.classes.contains_key(number))
         };
-        self.by_mark.iter().all(|(mark, size)| has(mark, size))
+        let marks = self.classes().map(|class| class.marks.len()).sum::<usize>();
+        marks == self.by_mark.len() && self.by_mark.iter().all(|(mark, size)| has(mark, size))
     }
 
-    /// What the pod asks for. It is the same for all pods of a class.
+    /// What finds a new class of pods: of each wish the marks that the fewest classes have.
     fn marks(&self, pod: &PodInfo) -> BTreeSet<Mark> {
-        let marks: BTreeSet<_> = self.marks.iter().flat_map(|marks| (marks.of_pod)(pod)).collect();
-        if marks.len() > MOST_MARKS { [Mark::Any].into() } else { marks }
+        let wishes: Vec<Wish> = self.marks.iter().flat_map(|marks| (marks.of_pod)(pod)).collect();
+        steps::add(wishes.len());
+        if wishes.len() > MOST_WISHES {
+            return [Mark::Any].into();
+        }
+        let rarest = |wish: Wish| wish.into_iter().min_by_key(|way| self.classes_with(way));
+        wishes.into_iter().filter_map(rarest).flatten().collect()
+    }
+
+    /// The number of classes with these marks, up to [`MANY`].
+    fn classes_with(&self, marks: &[Mark]) -> usize {
+        marks.iter().flat_map(|mark| self.by_mark.range(range(mark))).take(MANY).count()
     }
 
     /// The number of pods.
@@ -314,10 +329,15 @@ impl Index {
         let seen = self.seen(&entry.pod);
         let size = seen.amounts().size();
         let new = || Classes { numbers: seed.map(), classes: BTreeMap::new() };
-        if self.by_size.entry(size).or_insert_with(new).insert(entry, seen, self.next_class) {
-            let marks = self.marks(&entry.pod);
-            self.by_mark.extend(marks.into_iter().map(|mark| ((mark, self.next_class), size)));
-            self.next_class += 1;
+        let Some(number) = self.by_size.entry(size).or_insert_with(new).insert(entry, seen, self.next_class)
+        else {
+            return;
+        };
+        self.next_class += 1;
+        let marks = self.marks(&entry.pod);
+        self.by_mark.extend(marks.iter().map(|mark| ((mark.clone(), number), size)));
+        if let Some(class) = self.by_size.get_mut(&size).and_then(|sized| sized.classes.get_mut(&number)) {
+            class.marks = marks.into_iter().collect();
         }
     }
 
@@ -329,8 +349,8 @@ impl Index {
         if classes.classes.is_empty() {
             self.by_size.remove(&size);
         }
-        if let Some(number) = gone {
-            for mark in self.marks(&entry.pod) {
+        if let Some((number, class)) = gone {
+            for mark in class.marks {
                 self.by_mark.remove(&(mark, number));
             }
         }
@@ -341,33 +361,41 @@ impl Index {
     }
 }
 
+/// The place of a mark in an index.
+fn range(mark: &Mark) -> RangeInclusive<(Mark, u64)> {
+    (mark.clone(), 0)..=(mark.clone(), u64::MAX)
+}
+
 /// The keys of a pod's claims.
 pub(crate) fn claims(pod: &PodInfo) -> impl Iterator<Item = Box<str>> {
     pod.claim_names().map(|name| format!("{}/{name}", pod.namespace).into())
 }
 
 impl Classes {
-    /// Adds a pod to its class, or to a new one with this number; returns whether it is new.
-    fn insert(&mut self, entry: &QueuedPod, seen: Seen, next: u64) -> bool {
+    /// Adds a pod to its class, or to a new one with this number; returns that number if it is new.
+    fn insert(&mut self, entry: &QueuedPod, seen: Seen, next: u64) -> Option<u64> {
         let amounts = seen.amounts();
         let number = *self.numbers.entry(seen).or_insert(next);
-        let new = || Class { priority: entry.pod.priority, amounts, pods: BTreeMap::new() };
-        let class = self.classes.entry(number).or_insert_with(new);
+        let class = self.classes.entry(number).or_insert_with(|| Class {
+            priority: entry.pod.priority,
+            amounts,
+            pods: BTreeMap::new(),
+            marks: Box::default(),
+        });
         class.pods.insert(entry.sequence, Arc::clone(&entry.pod));
-        number == next
+        (number == next).then_some(number)
     }
 
-    /// Removes a pod; returns the number of its class if that is gone.
-    fn remove(&mut self, entry: &QueuedPod, seen: &Seen) -> Option<u64> {
+    /// Removes a pod; returns its class if that is left without pods.
+    fn remove(&mut self, entry: &QueuedPod, seen: &Seen) -> Option<(u64, Class)> {
         let number = *self.numbers.get(seen)?;
         let class = self.classes.get_mut(&number)?;
         class.pods.remove(&entry.sequence);
-        let is_gone = class.pods.is_empty();
-        if is_gone {
-            self.numbers.remove(seen);
-            self.classes.remove(&number);
+        if !class.pods.is_empty() {
+            return None;
         }
-        is_gone.then_some(number)
+        self.numbers.remove(seen);
+        Some((number, self.classes.remove(&number)?))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Same as upstream's, including its quirk: namespace selectors are matched against empty labels.
 
-use supercargo_framework::caching::{HintMarks, Mark};
+use supercargo_framework::caching::{HintMarks, Mark, Wish};
 use supercargo_framework::event::{Change, QueueingHint};
 use supercargo_framework::hint::{Hint, held_a_node, new_node};
 use supercargo_framework::pod_affinity::PodAffinityTerm;
@@ -67,39 +67,45 @@ pub(super) fn reads_labels(change: &Change) -> bool {
 /// Finds the pods of which a term may match the event's pod.
 pub(super) const POD_MARKS: HintMarks = HintMarks {
     of_pod: |pod| {
-        let Ok((near, away)) = required(pod) else { return vec![Mark::Any] };
-        // A pod must match all terms of affinity, so that the first is enough.
-        near.iter().take(1).chain(away).flat_map(|term| asks_for(term, pod)).collect()
+        let Ok((near, away)) = required(pod) else { return Mark::wishes([Mark::Any]) };
+        // A pod must match all terms of affinity.
+        let near = (!near.is_empty()).then_some(near);
+        let away = away.iter().map(std::slice::from_ref);
+        near.into_iter().chain(away).filter_map(|terms| wish(terms, pod)).collect()
     },
     of_change: |change| {
         let pods: Vec<_> = change.old_pod().into_iter().chain(change.new_pod()).collect();
         // A pod that is gone may have kept any other away.
         let keeps_none_away = |gone| required(gone).is_ok_and(|(_, away)| away.is_empty());
         let may_help_all = pods.is_empty() || !gone(change).is_none_or(keeps_none_away);
-        (!may_help_all).then(|| pods.into_iter().flat_map(|pod| Mark::of_labels(pod)).collect())
+        if may_help_all { None } else { Mark::of_labels(pods) }
     },
 };
 
-/// What a term asks for.
-fn asks_for(term: &PodAffinityTerm, owner: &PodInfo) -> Vec<Mark> {
-    let is_own = term.namespaces.is_empty() && term.namespace_selector.is_none();
-    let namespace = is_own.then_some(&owner.namespace);
-    term.selector.as_ref().map_or_else(Vec::new, |selector| Mark::of_selector(namespace, selector))
+/// A wish for a pod that all terms match; `None` if one matches no pod.
+fn wish(terms: &[PodAffinityTerm], owner: &PodInfo) -> Option<Wish> {
+    let namespace = |term: &PodAffinityTerm| {
+        let is_own = term.namespaces.is_empty() && term.namespace_selector.is_none();
+        is_own.then_some(&owner.namespace)
+    };
+    let selectors: Option<Vec<_>> =
+        terms.iter().map(|term| Some((namespace(term), term.selector.as_ref()?))).collect();
+    Some(Mark::of_selectors(selectors?))
 }
 
 /// Finds the pods with a term whose topology key the event's node gets or changes.
 pub(super) const NODE_MARKS: HintMarks = HintMarks {
     of_pod: |pod| {
-        let Ok((near, away)) = required(pod) else { return vec![Mark::Any] };
+        let Ok((near, away)) = required(pod) else { return Mark::wishes([Mark::Any]) };
         let keys = near.iter().chain(away).map(|term| Mark::Node((term.topology_key.clone(), None)));
-        keys.chain((!away.is_empty()).then_some(Mark::NewNode)).collect()
+        Mark::wishes(keys.chain((!away.is_empty()).then_some(Mark::NewNode)))
     },
     of_change: |change| {
         let new = change.new_node()?;
-        Some(match change.old_node() {
+        match change.old_node() {
             Some(old) => Mark::of_changed_node(&old.labels, &new.labels),
-            None => [Mark::of_node(new), vec![Mark::NewNode]].concat(),
-        })
+            None => Some([Mark::of_nodes([new])?, vec![Mark::NewNode]].concat()),
+        }
     },
 };
 

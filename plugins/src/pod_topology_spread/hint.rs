@@ -1,6 +1,6 @@
 //! Queueing hints for pods that hard constraints rejected.
 
-use supercargo_framework::caching::{HintMarks, Mark};
+use supercargo_framework::caching::{HintMarks, Mark, Wish};
 use supercargo_framework::event::{Change, QueueingHint};
 use supercargo_framework::hint::{self, Hint, held_a_node};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
@@ -74,14 +74,9 @@ fn flips(constraints: &[Constraint], old: &PodInfo, new: &PodInfo) -> bool {
 
 /// What the pod's own hard constraints ask for. A pod without any may have default ones, and
 /// without those, every node counts.
-fn asks_for(pod: &PodInfo, marks: impl Fn(&TopologySpreadConstraint) -> Vec<Mark>) -> Vec<Mark> {
+fn asks_for(pod: &PodInfo, wish: impl Fn(&TopologySpreadConstraint) -> Option<Wish>) -> Vec<Wish> {
     let hard = || pod.spec.topology_spread.iter().filter(|constraint| constraint.hard);
-    if hard().next().is_none() { vec![Mark::Any] } else { hard().flat_map(marks).collect() }
-}
-
-/// An event without an object brings everything.
-fn if_any(marks: Vec<Mark>) -> Option<Vec<Mark>> {
-    Some(marks).filter(|marks| !marks.is_empty())
+    if hard().next().is_none() { Mark::wishes([Mark::Any]) } else { hard().filter_map(wish).collect() }
 }
 
 /// Finds the pods with a constraint that may select the event's pod. `matchLabelKeys` only select
@@ -89,24 +84,20 @@ fn if_any(marks: Vec<Mark>) -> Option<Vec<Mark>> {
 pub(super) const POD_MARKS: HintMarks = HintMarks {
     of_pod: |pod| {
         asks_for(pod, |constraint| {
-            let selector = constraint.selector.as_ref();
-            selector.map_or_else(Vec::new, |selector| Mark::of_selector(Some(&pod.namespace), selector))
+            Some(Mark::of_selectors([(Some(&pod.namespace), constraint.selector.as_ref()?)]))
         })
     },
-    of_change: |change| {
-        let pods = change.old_pod().into_iter().chain(change.new_pod());
-        if_any(pods.flat_map(|pod| Mark::of_labels(pod)).collect())
-    },
+    of_change: |change| Mark::of_labels(change.old_pod().into_iter().chain(change.new_pod())),
 };
 
 /// Finds the pods with a topology key that the event's node has, or that changes if its taints do
 /// not.
 pub(super) const NODE_MARKS: HintMarks = HintMarks {
-    of_pod: |pod| asks_for(pod, |constraint| vec![Mark::Node((constraint.topology_key.clone(), None))]),
+    of_pod: |pod| {
+        asks_for(pod, |constraint| Some(vec![vec![Mark::Node((constraint.topology_key.clone(), None))]]))
+    },
     of_change: |change| match (change.old_node(), change.new_node()) {
-        (Some(old), Some(new)) if old.taints == new.taints => {
-            Some(Mark::of_changed_node(&old.labels, &new.labels))
-        }
-        (old, new) => if_any(old.into_iter().chain(new).flat_map(|node| Mark::of_node(node)).collect()),
+        (Some(old), Some(new)) if old.taints == new.taints => Mark::of_changed_node(&old.labels, &new.labels),
+        (old, new) => Mark::of_nodes(old.into_iter().chain(new)),
     },
 };

@@ -224,11 +224,11 @@ proptest! {
     }
 }
 
-/// Whether the marks let the queue pass over the pod.
+/// Whether the queue may pass over the pod: each wish has a way to find it that fails.
 fn passes_over(marks: &HintMarks, pod: &PodInfo, change: &Change) -> bool {
-    let asked = (marks.of_pod)(pod);
-    let brought = (marks.of_change)(change);
-    brought.is_some_and(|brought| !asked.iter().any(|mark| *mark == Mark::Any || brought.contains(mark)))
+    let Some(brought) = (marks.of_change)(change) else { return false };
+    let finds = |way: &Vec<Mark>| way.iter().any(|mark| *mark == Mark::Any || brought.contains(mark));
+    (marks.of_pod)(pod).iter().all(|wish| wish.iter().any(|way| !finds(way)))
 }
 
 /// Hints with marks, and their answers to changes.

@@ -74,7 +74,7 @@ pub(crate) fn named_claims(pod: &PodInfo) -> impl Iterator<Item = Mark> {
 
 /// Finds the pods that name the event's claim.
 pub(crate) const NAMED_CLAIMS: HintMarks =
-    HintMarks { of_pod: |pod| named_claims(pod).collect(), of_change: changed_claim };
+    HintMarks { of_pod: |pod| Mark::wishes(named_claims(pod)), of_change: changed_claim };
 
 /// Finds the pods that use the event's claim, for a hint that reads all of the pod.
 pub(crate) const USED_CLAIMS: HintMarks = HintMarks {
@@ -83,7 +83,7 @@ pub(crate) const USED_CLAIMS: HintMarks = HintMarks {
         let ephemeral = pod.spec.volumes.iter().filter(is_ephemeral).map(|volume| {
             Mark::VolumeClaim(format!("{}/{}-{}", pod.namespace, pod.name, volume.name).into())
         });
-        named_claims(pod).chain(ephemeral).collect()
+        Mark::wishes(named_claims(pod).chain(ephemeral))
     },
     of_change: changed_claim,
 };

@@ -83,7 +83,7 @@ fn after_pod_deleted(pod: &PodInfo, change: &Change) -> Hint {
 const POD_MARKS: HintMarks = HintMarks {
     of_pod: |pod| {
         let has_disks = pod.spec.volumes.iter().any(|volume| volume.source.is_exclusive_disk());
-        named_claims(pod).chain(has_disks.then_some(Mark::Any)).collect()
+        Mark::wishes(named_claims(pod).chain(has_disks.then_some(Mark::Any)))
     },
     of_change: |change| Some(named_claims(change.old_pod()?).collect()),
 };

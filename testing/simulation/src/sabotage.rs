@@ -136,7 +136,7 @@ impl Sabotage {
 /// More work than a turn or a task may take.
 pub const TOO_LONG: Duration = Duration::from_millis(1_500);
 /// How much memory is lost with each sabotaged binding.
-const KEPT_BYTES: usize = 1 << 16;
+const KEPT_BYTES: usize = 1 << 17;
 
 /// Carries out effects, but not as they are.
 struct Saboteur {

@@ -13,8 +13,12 @@ use crate::taint::{Taint, TaintEffect, Toleration};
 
 /// A requirement with more values is found by its key.
 const MOST_VALUES: usize = 8;
+/// The most ways to find a pod by one wish.
+const MOST_WAYS: usize = 8;
+/// An object with more labels or ports brings everything: it is quicker to look at all pods.
+const MOST_BROUGHT: usize = 256;
 
-/// Something that a waiting pod asks for.
+/// Something that waiting pods ask for, and that changes bring.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mark {
     /// What every event brings.
@@ -46,82 +50,119 @@ pub enum Mark {
 /// A key of a label with a value; `None` is any.
 pub type Label = (Arc<str>, Option<Arc<str>>);
 
-/// Which pods a hint may queue: those that ask for something that the change brings.
+/// What a waiting pod asks for, in one or several ways: sets of marks. A change that helps brings a
+/// mark of each set, so that any of them finds the pod.
+pub type Wish = Vec<Vec<Mark>>;
+
+/// Which pods a hint may queue: those of which the change meets a wish.
 #[derive(Clone, Copy, Debug)]
 pub struct HintMarks {
     /// What a waiting pod asks for. Reads only what the hint's scope has without labels.
-    pub of_pod: fn(&PodInfo) -> Vec<Mark>,
+    pub of_pod: fn(&PodInfo) -> Vec<Wish>,
     /// What the change brings; `None` if the hint may queue any pod.
     pub of_change: fn(&Change) -> Option<Vec<Mark>>,
 }
 
 impl Mark {
-    /// What a selector asks for that selects pods in a namespace, or in any: by one of its
-    /// requirements, as all must hold.
-    pub fn of_selector(namespace: Option<&Arc<str>>, selector: &LabelSelector) -> Vec<Self> {
-        let mark = |label| Self::Pod { namespace: namespace.cloned(), label };
-        match rarest(selector.requirements()) {
-            None => vec![mark(None)],
-            Some(requirement) => labels_of(requirement).map(|label| mark(Some(label))).collect(),
-        }
+    /// Wishes for each of these.
+    pub fn wishes(marks: impl IntoIterator<Item = Self>) -> Vec<Wish> {
+        marks.into_iter().map(|mark| vec![vec![mark]]).collect()
     }
 
-    /// What a `nodeSelector` asks for: the label with the longest value, as few nodes have it more
-    /// often than not. `None` if it is empty.
-    pub fn of_node_selector(selector: &Labels) -> Option<Vec<Self>> {
-        let (key, value) = selector.iter().max_by_key(|(_, value)| value.len())?;
-        Some(vec![Self::Node((Arc::clone(key), Some(Arc::clone(value))))])
+    /// A wish for pods that all of these selectors select in a namespace, or in any.
+    pub fn of_selectors<'a>(
+        selectors: impl IntoIterator<Item = (Option<&'a Arc<str>>, &'a LabelSelector)> + Clone,
+    ) -> Wish {
+        let mark = |namespace: Option<&Arc<str>>, label| Self::Pod { namespace: namespace.cloned(), label };
+        let ways = selectors.clone().into_iter().flat_map(|(namespace, selector)| {
+            let way = move |it| labels_of(it).map(|label| mark(namespace, Some(label))).collect();
+            asking(selector.requirements()).map(way)
+        });
+        or_else(ways, || selectors.into_iter().next().map(|(namespace, _)| mark(namespace, None)))
     }
 
-    /// What terms ask for of which one must hold. `None` if one can hold on nodes without labels,
-    /// or is invalid.
-    pub fn of_node_terms(terms: &[NodeSelectorTerm]) -> Option<Vec<Self>> {
+    /// A wish for nodes that a `nodeSelector` and node affinity select.
+    pub fn of_node_selectors(selector: &Labels, terms: Option<&[NodeSelectorTerm]>) -> Wish {
+        let way = |(key, value): (&Arc<str>, &Arc<str>)| {
+            vec![Self::Node((Arc::clone(key), Some(Arc::clone(value))))]
+        };
+        // An error in a term counts only if the selector matches.
+        let by_terms = terms.and_then(Self::of_node_terms);
+        or_else(by_terms.into_iter().chain(selector.iter().map(way)), || Some(Self::Any))
+    }
+
+    /// The marks of terms of which one must hold. `None` if one can hold on nodes without labels, or
+    /// is invalid.
+    fn of_node_terms(terms: &[NodeSelectorTerm]) -> Option<Vec<Self>> {
         let mut marks = Vec::new();
         for term in terms.iter().filter(|term| !term.is_empty()) {
             let of_name = term.match_fields.iter().filter(|it| &*it.key == METADATA_NAME);
-            let requirement = rarest(term.match_expressions.iter().chain(of_name))?;
+            let length = |it: &Requirement| it.values.first().map_or(0, |value| value.len());
+            // With few and long values it is rare, more often than not.
+            let rank =
+                |it: &&Requirement| (it.operator != Operator::In, it.values.len(), Reverse(length(it)));
+            let rarest = asking(term.match_expressions.iter().chain(of_name)).min_by_key(rank)?;
             if !term.invalid.is_empty() {
                 return None;
             }
-            marks.extend(labels_of(requirement).map(Self::Node));
+            marks.extend(labels_of(rarest).map(Self::Node));
         }
         Some(marks)
     }
 
-    /// What tolerations ask for: one of the taints that they tolerate.
-    pub fn of_tolerations<'a>(tolerations: impl IntoIterator<Item = &'a Toleration>) -> Vec<Self> {
+    /// Wishes for the taints that these tolerate.
+    pub fn of_tolerations<'a>(tolerations: impl IntoIterator<Item = &'a Toleration>) -> Vec<Wish> {
         let key = |it: &Toleration| (!it.key.is_empty()).then(|| Arc::clone(&it.key));
-        tolerations.into_iter().map(|it| Self::Taint { key: key(it), effect: it.effect }).collect()
+        Self::wishes(tolerations.into_iter().map(|it| Self::Taint { key: key(it), effect: it.effect }))
     }
 
-    /// What a pod brings to selectors.
-    pub fn of_labels(pod: &PodInfo) -> Vec<Self> {
-        let mut marks = Vec::with_capacity(2 + 4 * pod.labels.len());
-        for namespace in [Some(&pod.namespace), None] {
-            let mut add = |label| marks.push(Self::Pod { namespace: namespace.cloned(), label });
-            add(None);
-            for (key, value) in pod.labels.iter() {
-                add(Some((Arc::clone(key), Some(Arc::clone(value)))));
-                add(Some((Arc::clone(key), None)));
+    /// What pods bring to selectors; `None` if they have very many labels, or if there is none.
+    pub fn of_labels<'a>(pods: impl IntoIterator<Item = &'a Arc<PodInfo>>) -> Option<Vec<Self>> {
+        let mut marks = Vec::new();
+        for pod in pods {
+            if pod.labels.len() > MOST_BROUGHT {
+                return None;
+            }
+            for namespace in [Some(&pod.namespace), None] {
+                let mut add = |label| marks.push(Self::Pod { namespace: namespace.cloned(), label });
+                add(None);
+                for (key, value) in pod.labels.iter() {
+                    add(Some((Arc::clone(key), Some(Arc::clone(value)))));
+                    add(Some((Arc::clone(key), None)));
+                }
             }
         }
-        marks
+        (!marks.is_empty()).then_some(marks)
     }
 
-    /// The labels and the name of a node.
-    pub fn of_node(node: &NodeRecord) -> Vec<Self> {
-        let name = Self::Node((METADATA_NAME.into(), Some(Arc::clone(&node.name))));
-        let labels = node.labels.iter().flat_map(|(key, value)| {
-            [Some(Arc::clone(value)), None].map(|value| Self::Node((Arc::clone(key), value)))
-        });
-        labels.chain([name]).collect()
+    /// The labels and names of nodes; `None` if they have very many, or if there is none.
+    pub fn of_nodes<'a>(nodes: impl IntoIterator<Item = &'a Arc<NodeRecord>>) -> Option<Vec<Self>> {
+        let mut marks = Vec::new();
+        for node in nodes {
+            if node.labels.len() > MOST_BROUGHT {
+                return None;
+            }
+            marks.push(Self::Node((METADATA_NAME.into(), Some(Arc::clone(&node.name)))));
+            for (key, value) in node.labels.iter() {
+                let of = |value| Self::Node((Arc::clone(key), value));
+                marks.extend([of(Some(Arc::clone(value))), of(None)]);
+            }
+        }
+        (!marks.is_empty()).then_some(marks)
     }
 
-    /// The keys of a node's labels that changed.
-    pub fn of_changed_node(old: &Labels, new: &Labels) -> Vec<Self> {
+    /// The keys of a node's labels that changed; `None` if it has very many labels.
+    pub fn of_changed_node(old: &Labels, new: &Labels) -> Option<Vec<Self>> {
         let differs = |key: &str| old.get(key) != new.get(key);
         let keys = old.iter().chain(new.iter()).map(|(key, _)| key);
-        keys.filter(|key| differs(key)).map(|key| Self::Node((Arc::clone(key), None))).collect()
+        let changed = keys.filter(|key| differs(key)).map(|key| Self::Node((Arc::clone(key), None)));
+        (old.len() + new.len() <= MOST_BROUGHT).then(|| changed.collect())
+    }
+
+    /// The host ports of a pod; `None` if it has very many.
+    pub fn of_host_ports(pod: &PodInfo) -> Option<Vec<Self>> {
+        let ports = &pod.spec.host_ports;
+        (ports.len() <= MOST_BROUGHT).then(|| ports.iter().map(|it| Self::HostPort(it.port)).collect())
     }
 
     /// A taint, as tolerations name it.
@@ -132,13 +173,18 @@ impl Mark {
     }
 }
 
-/// The requirement for a label that the fewest have, to guess by its values; `None` if all can hold
-/// without labels.
-fn rarest<'a>(requirements: impl IntoIterator<Item = &'a Requirement>) -> Option<&'a Requirement> {
+/// These ways, or only this mark if there is none.
+fn or_else(ways: impl Iterator<Item = Vec<Mark>>, mark: impl FnOnce() -> Option<Mark>) -> Wish {
+    let ways: Wish = ways.take(MOST_WAYS).collect();
+    if ways.is_empty() { mark().map(|mark| vec![mark]).into_iter().collect() } else { ways }
+}
+
+/// The requirements that only labels can meet.
+fn asking<'a>(
+    requirements: impl IntoIterator<Item = &'a Requirement>,
+) -> impl Iterator<Item = &'a Requirement> {
     let asks = |it: &&Requirement| !matches!(it.operator, Operator::NotIn | Operator::DoesNotExist);
-    let length = |it: &Requirement| it.values.first().map_or(0, |value| value.len());
-    let rank = |it: &&Requirement| (it.operator != Operator::In, it.values.len(), Reverse(length(it)));
-    requirements.into_iter().filter(asks).min_by_key(rank)
+    requirements.into_iter().filter(asks)
 }
 
 /// The labels of which one meets a requirement.

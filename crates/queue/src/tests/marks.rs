@@ -313,3 +313,50 @@ fn hints_of_several_plugins_are_asked_about_the_pods_that_each_may_help() {
     let hints = of_any + of_small_pods + of_the_pool;
     assert_eq!(asked(ActionType::ADD, added), (hints, 988), "ten pods are small, and one has the selector");
 }
+
+/// Of what a pod asks for, the index uses what the fewest others ask for.
+#[test]
+fn pods_are_found_by_what_few_ask_for() {
+    let mut bed = TestBed::new(QueueOptions::default());
+    for i in 0..1000 {
+        let zone = format!("zone-with-a-long-name-{}", i % 2);
+        let pod = pod(&format!("p{i}")).node_selector("zone", &zone).node_selector("pool", &format!("{i}"));
+        bed.add(pod);
+        let entry = bed.pop();
+        bed.fail(entry, Some("NodeAffinity"));
+    }
+    bed.counted.hints.set(0);
+    node_event(
+        &mut bed,
+        None,
+        &[("zone", "zone-with-a-long-name-1"), ("pool", "none")].into_iter().collect(),
+    );
+    assert!(bed.counted.hints.take() <= 1, "a zone is shared by half of the pods");
+    node_event(&mut bed, None, &[("zone", "zone-with-a-long-name-1"), ("pool", "501")].into_iter().collect());
+    assert!(bed.counted.hints.take() <= 2);
+    assert_eq!(bed.queue.lengths()[2], 999);
+}
+
+/// Very many wishes, values and labels.
+#[test]
+fn giants_are_found_and_find_others() {
+    let mut bed = TestBed::new(QueueOptions::default());
+    let terms = |range: std::ops::Range<u32>| {
+        let of = |i| term(selector([("app".to_owned(), "In", vec![format!("app{i}").into()])]), "zone");
+        PodAffinity { required_anti_affinity: range.map(of).collect(), ..PodAffinity::default() }
+    };
+    let values = (0..20).map(|i| format!("app{i}").into()).collect();
+    let one_of_many = Box::new([term(selector([("app".to_owned(), "In", values)]), "zone")]);
+    let near = PodAffinity { required_affinity: one_of_many, ..PodAffinity::default() };
+    for (name, affinity) in [("many-terms", terms(0..300)), ("many-values", near), ("small", terms(7..8))] {
+        bed.add(with_terms(pod(name), affinity));
+        let entry = bed.pop();
+        bed.fail(entry, AFFINITY);
+    }
+    let labelled = (0..300).fold(pod("other"), |pod, i| pod.label(&format!("key{i}"), ""));
+    let other = labelled.label("app", "app7").node("n").build();
+    pod_event(&mut bed, None, Some(other.clone()));
+    assert_eq!(bed.queue.lengths()[2], 2, "the one with many values comes near");
+    pod_event(&mut bed, Some(other), None);
+    assert_eq!(bed.queue.lengths()[2], 0, "the others keep away from it");
+}
