@@ -35,7 +35,7 @@ fn unschedulable(pods: usize, kinds: usize) -> Bench {
     bench
 }
 
-/// Gives a pod a wish of its own that `node-0` does not meet.
+/// Gives a pod a wish that `node-0` does not meet. Part of it is shared by all pods, and met.
 type Wish = fn(pod: PodBuilder, own: &str) -> PodBuilder;
 /// The number of times that an event has happened makes it different each time.
 type Event = fn(time: usize) -> Input;
@@ -45,7 +45,11 @@ const WISHES: [(&str, Wish, Event); 6] = [
     ("pod_affinity", affine, bound_pod),
     ("spread_constraint", spread, bound_pod),
     ("spread_constraint_and_node", spread, changed_node),
-    ("node_selector", |pod, own| tolerant(pod).node_selector("pool", own), changed_node),
+    (
+        "node_selector",
+        |pod, own| tolerant(pod).node_selector("area", "shared").node_selector("pool", own),
+        changed_node,
+    ),
     ("toleration", |pod, own| pod.tolerates(own, "", TaintEffect::NoSchedule), changed_node),
     (
         "claim",
@@ -89,7 +93,8 @@ fn tolerant(pod: PodBuilder) -> PodBuilder {
 }
 
 fn of_app(app: &str) -> LabelSelector {
-    LabelSelector::new([Requirement::equals(&"app".into(), &app.into())])
+    let equals = |(key, value): (&str, &str)| Requirement::equals(&key.into(), &value.into());
+    LabelSelector::new([("area", "shared"), ("app", app)].map(equals))
 }
 
 fn volume_claim(name: &str) -> Object {
@@ -102,7 +107,7 @@ fn volume_claim(name: &str) -> Object {
 }
 
 fn bound_pod(time: usize) -> Input {
-    let bound = pod(&format!("bound-{time}")).label("app", "other").node("node-0");
+    let bound = pod(&format!("bound-{time}")).label("app", "other").label("area", "shared").node("node-0");
     Input::AssignedPod(Notification::Added(Arc::new(bound.build())))
 }
 
@@ -113,7 +118,11 @@ fn changed_node(time: usize) -> Input {
 }
 
 fn tainted_node(other: &str) -> NodeRecord {
-    node("node-0").label("pool", other).taint(other, "", TaintEffect::NoSchedule).build()
+    node("node-0")
+        .label("area", "shared")
+        .label("pool", other)
+        .taint(other, "", TaintEffect::NoSchedule)
+        .build()
 }
 
 /// A scheduler with `node-0` and this many waiting pods, each with a wish of its own.
