@@ -7,8 +7,8 @@
 //!            └── faults                                    invariants: checker   workload
 //! ```
 //!
-//! A seed decides everything, and two runs of it have the same trace. The package's README says what
-//! is not simulated.
+//! A seed decides everything, and two runs of it have the same trace. The package's README says
+//! what is not simulated.
 
 pub mod api;
 pub mod disk;

@@ -280,7 +280,8 @@ impl Arguments {
     }
 }
 
-/// The command that repeats a seed without these faults, in the same build: others take other paths.
+/// The command that repeats a seed without these faults, in the same build: others take other
+/// paths.
 fn command(seed: u64, minutes: u64, without: &[usize], sabotage: Option<Sabotage>) -> String {
     let program = if cfg!(debug_assertions) { DEBUG_BUILD } else { "cargo xtask simulate" };
     let mut command = format!("{program} --seed {seed} --minutes {minutes} --trace");

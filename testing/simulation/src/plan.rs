@@ -123,8 +123,8 @@ pub enum Trouble {
         /// How far.
         by: Duration,
     },
-    /// One API server's cache stands still, and answers lists that accept an old state. Servers that
-    /// stream initial lists get no such lists.
+    /// One API server's cache stands still, and answers lists that accept an old state. Servers
+    /// that stream initial lists get no such lists.
     StaleLists(usize),
     /// The controller that binds volumes to claims stands still.
     StallVolumes,

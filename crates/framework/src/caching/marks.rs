@@ -91,8 +91,8 @@ impl Mark {
         or_else(by_terms.into_iter().chain(selector.iter().map(way)), || Some(Self::Any))
     }
 
-    /// The marks of terms of which one must hold. `None` if one can hold on nodes without labels, or
-    /// is invalid.
+    /// The marks of terms of which one must hold. `None` if one can hold on nodes without labels,
+    /// or is invalid.
     fn of_node_terms(terms: &[NodeSelectorTerm]) -> Option<Vec<Self>> {
         let mut marks = Vec::new();
         for term in terms.iter().filter(|term| !term.is_empty()) {
