@@ -27,10 +27,14 @@ fn after_pod_deleted(pod: &PodInfo, change: &Change) -> Hint {
     Ok(QueueingHint::queue_if(frees))
 }
 
+fn ports(pod: &PodInfo) -> impl Iterator<Item = Mark> {
+    pod.spec.host_ports.iter().map(|port| Mark::HostPort(port.port))
+}
+
 /// Finds the pods that request a port of the event's pod.
 const MARKS: HintMarks = HintMarks {
-    of_pod: |pod| Mark::wishes(Mark::of_host_ports(pod).unwrap_or_else(|| vec![Mark::Any])),
-    of_change: |change| Mark::of_host_ports(change.old_pod()?),
+    of_pod: |pod| Mark::wishes(ports(pod)),
+    of_change: |change| Some(ports(change.old_pod()?).collect()),
 };
 
 impl Plugin for NodePorts {

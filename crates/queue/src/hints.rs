@@ -18,6 +18,9 @@ use supercargo_runtime::observer::{Observation, Timespan};
 use supercargo_runtime::panic_guard::guard;
 use supercargo_runtime::profile::{Profile, Profiles, all_events};
 
+/// After an event that brings more, it is quicker to look at all pods.
+const MOST_BROUGHT: usize = 2048;
+
 /// The name that stands for all extenders in a diagnosis.
 pub const EXTENDER: &str = "Extender";
 
@@ -228,7 +231,8 @@ impl Concerned<'_> {
         let mut reach = PodReach::default();
         for (registration, _) in &self.hints {
             let caching = &registration.caching;
-            if let Some(brought) = caching.marks.and_then(|marks| (marks.of_change)(self.change)) {
+            let brought = caching.marks.and_then(|marks| (marks.of_change)(self.change));
+            if let Some(brought) = brought.filter(|brought| brought.len() <= MOST_BROUGHT) {
                 steps::add(brought.len());
                 reach.brought.extend(brought.into_iter().chain([Mark::Any]));
             } else if let Some(offered) = caching.offer.and_then(|offer| offer(self.change)) {

@@ -393,11 +393,11 @@ fn trouble(random: &mut Rng, has_extender: bool, streams_lists: bool) -> (Troubl
         }
         17 => (Trouble::Cut { mid_frame: applied }, 1),
         18 => (Trouble::Compact, 1),
-        22 if streams_lists => (Trouble::Compact, 1),
         19 => (Trouble::Restart { keep_history: applied }, 1),
         // Rarely: it suspends the checks of what restoring undoes.
         20 if random.u32(..4) == 0 => (Trouble::Restore, 1),
         20 | 21 => (Trouble::Reload, 1),
+        22 if streams_lists => (Trouble::Compact, 1),
         22 => (Trouble::StaleLists(random.usize(..REPLICAS)), 60),
         // PreBind gives up after ten minutes.
         23 => (Trouble::StallVolumes, 700),

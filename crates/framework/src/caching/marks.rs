@@ -15,8 +15,8 @@ use crate::taint::{Taint, TaintEffect, Toleration};
 const MOST_VALUES: usize = 8;
 /// The most ways to find a pod by one wish.
 const MOST_WAYS: usize = 8;
-/// An object with more labels or ports brings everything: it is quicker to look at all pods.
-const MOST_BROUGHT: usize = 256;
+/// An object with more labels brings everything: it is quicker to look at all pods.
+const MOST_LABELS: usize = 256;
 
 /// Something that waiting pods ask for, and that changes bring.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,7 +120,7 @@ impl Mark {
     pub fn of_labels<'a>(pods: impl IntoIterator<Item = &'a Arc<PodInfo>>) -> Option<Vec<Self>> {
         let mut marks = Vec::new();
         for pod in pods {
-            if pod.labels.len() > MOST_BROUGHT {
+            if pod.labels.len() > MOST_LABELS {
                 return None;
             }
             for namespace in [Some(&pod.namespace), None] {
@@ -139,7 +139,7 @@ impl Mark {
     pub fn of_nodes<'a>(nodes: impl IntoIterator<Item = &'a Arc<NodeRecord>>) -> Option<Vec<Self>> {
         let mut marks = Vec::new();
         for node in nodes {
-            if node.labels.len() > MOST_BROUGHT {
+            if node.labels.len() > MOST_LABELS {
                 return None;
             }
             marks.push(Self::Node((METADATA_NAME.into(), Some(Arc::clone(&node.name)))));
@@ -156,13 +156,7 @@ impl Mark {
         let differs = |key: &str| old.get(key) != new.get(key);
         let keys = old.iter().chain(new.iter()).map(|(key, _)| key);
         let changed = keys.filter(|key| differs(key)).map(|key| Self::Node((Arc::clone(key), None)));
-        (old.len() + new.len() <= MOST_BROUGHT).then(|| changed.collect())
-    }
-
-    /// The host ports of a pod; `None` if it has very many.
-    pub fn of_host_ports(pod: &PodInfo) -> Option<Vec<Self>> {
-        let ports = &pod.spec.host_ports;
-        (ports.len() <= MOST_BROUGHT).then(|| ports.iter().map(|it| Self::HostPort(it.port)).collect())
+        (old.len() + new.len() <= MOST_LABELS).then(|| changed.collect())
     }
 
     /// A taint, as tolerations name it.
