@@ -1,5 +1,7 @@
 //! The cluster around a giant.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
@@ -7,8 +9,8 @@ use clap::Args;
 use serde_json::Value;
 use supercargo_benches::Bench;
 use supercargo_codec::{NodeKind, ObjectKind, PodKind};
-use supercargo_framework::objects::resources;
-use supercargo_framework::testing::giants::{objects, plain_node, plain_pod};
+use supercargo_framework::objects::Object;
+use supercargo_framework::testing::giants::{kind_of, objects, plain_node, plain_pod};
 use supercargo_framework::testing::pod;
 use supercargo_framework::{NodeRecord, PodInfo};
 use supercargo_scheduler::{Input, NoCalls, Notification};
@@ -39,12 +41,8 @@ impl Size {
 pub(crate) fn cluster(size: Size) -> Result<Bench> {
     let Size { nodes, namespaces, .. } = size;
     let mut bench = Bench::with_nodes(0);
-    let namespace_kind = ObjectKind::of(&resources::NAMESPACE).context("namespaces are built in")?;
-    let csi_node_kind = ObjectKind::of(&resources::CSI_NODE).context("CSINodes are built in")?;
-    for object in objects(nodes, namespaces) {
-        let kind = if object["kind"] == "Namespace" { &namespace_kind } else { &csi_node_kind };
-        let object = kind.decode(object.to_string().as_bytes())?;
-        bench.handle(Input::Object(Notification::Added(Arc::new(object))));
+    for object in decoded(objects(nodes, namespaces))? {
+        bench.handle(Input::Object(Notification::Added(object)));
     }
     let (node_kind, pod_kind) = (NodeKind::new(NO_ANNOTATIONS), PodKind::new(NO_ANNOTATIONS));
     for i in 0..nodes {
@@ -57,6 +55,22 @@ pub(crate) fn cluster(size: Size) -> Result<Bench> {
     }
     try_pod(&mut bench, plain("warm-up"));
     Ok(bench)
+}
+
+/// Objects of other kinds than pods and nodes, decoded from JSON.
+pub(crate) fn decoded(documents: impl IntoIterator<Item = Value>) -> Result<Vec<Arc<Object>>> {
+    let mut kinds = HashMap::new();
+    let decode = |document: Value| {
+        let kind = match kinds.entry(kind_of(&document)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let kind = ObjectKind::of(new.key()).with_context(|| format!("{} is unknown", new.key()))?;
+                new.insert(kind)
+            }
+        };
+        Ok(Arc::new(kind.decode(document.to_string().as_bytes())?))
+    };
+    documents.into_iter().map(decode).collect()
 }
 
 pub(crate) fn plain(name: &str) -> PodInfo {

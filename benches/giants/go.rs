@@ -64,8 +64,7 @@ impl Upstream {
     /// The longest cycle with the giant: its own, that of a plain pod beside it, and that of
     /// another giant. `None` for a gated pod, which never has a cycle.
     pub(crate) fn with_pod(&self, list: PodList, items: usize, size: Size) -> Result<Option<Longest>> {
-        // Gated pods have no cycle, and this program knows neither volumes nor other objects.
-        if list == PodList::Gates || !list.objects(1).is_empty() {
+        if list == PodList::Gates {
             return Ok(None);
         }
         let giant = |name: &str| list.pod(name, items);
@@ -77,7 +76,7 @@ impl Upstream {
             ("schedule", plain_document("plain")),
             ("schedule", giant("next")),
         ];
-        self.longest(size, lines).map(Some)
+        self.longest(size, list.objects(items), lines).map(Some)
     }
 
     /// The longest cycle beside the giant: of a plain pod after it is added, and after it is
@@ -92,10 +91,10 @@ impl Upstream {
             ("add", cordoned),
             ("schedule", plain_document("last")),
         ];
-        self.longest(size, lines).map(Some)
+        self.longest(size, Vec::new(), lines).map(Some)
     }
 
-    fn longest(&self, size: Size, lines: Vec<Line>) -> Result<Longest> {
+    fn longest(&self, size: Size, beside: Vec<Value>, lines: Vec<Line>) -> Result<Longest> {
         let mut child = Command::new(&self.program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -104,7 +103,7 @@ impl Upstream {
         let output = child.stdout.take().context("its output is a pipe")?;
         let input = child.stdin.take().context("its input is a pipe")?;
         let expected = lines.iter().filter(|(what, _)| *what == "schedule").count();
-        let writer = thread::spawn(move || write(&mut BufWriter::new(input), size, lines));
+        let writer = thread::spawn(move || write(&mut BufWriter::new(input), size, beside, lines));
         let longest = self.read(&mut child, output, expected);
         match writer.join() {
             // It stops reading when it is stopped.
@@ -156,7 +155,7 @@ impl Upstream {
     }
 }
 
-fn write(to: &mut impl Write, size: Size, lines: Vec<Line>) -> std::io::Result<()> {
+fn write(to: &mut impl Write, size: Size, beside: Vec<Value>, lines: Vec<Line>) -> std::io::Result<()> {
     let Size { nodes, namespaces, .. } = size;
     let mut line = |what: &str, value: Value| {
         serde_json::to_writer(&mut *to, &json!({ what: value }))?;
@@ -164,7 +163,8 @@ fn write(to: &mut impl Write, size: Size, lines: Vec<Line>) -> std::io::Result<(
     };
     let settings = json!({ "percentageOfNodesToScore": 100, "budgetMilliseconds": 3_600_000, "each": true });
     line("settings", settings)?;
-    for object in objects(nodes, namespaces).chain((0..nodes).map(plain_node)) {
+    // Of two objects with one name the last one counts.
+    for object in objects(nodes, namespaces).chain(beside).chain((0..nodes).map(plain_node)) {
         line("add", object)?;
     }
     for i in 0..size.pods() {

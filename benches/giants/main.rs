@@ -24,7 +24,7 @@ use supercargo_framework::testing::giants::{Hostile, MOST_BYTES, NodeList, PodLi
 use supercargo_framework::{NodeRecord, PodInfo};
 use supercargo_scheduler::{Input, Notification};
 
-use cluster::{Size, cluster, plain, relabelled, try_pod};
+use cluster::{Size, cluster, decoded, plain, relabelled, try_pod};
 use go::Upstream;
 
 const NO_ANNOTATIONS: [&str; 0] = [];
@@ -208,7 +208,7 @@ fn of_pod(args: &Args, list: PodList, upstream: Option<&Upstream>) -> Result<Mea
     let kind = PodKind::new(NO_ANNOTATIONS);
     let (json, _) = decode(|| Ok(PodKind::new(NO_ANNOTATIONS).decode(text.as_bytes())?))?;
     let mut bench = cluster(size)?;
-    let objects: Vec<_> = list.objects(items).into_iter().map(Arc::new).collect();
+    let objects = decoded(list.objects(items))?;
     let add_objects = || {
         for object in objects {
             bench.handle(Input::Object(Notification::Added(object)));

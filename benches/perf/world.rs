@@ -12,7 +12,9 @@ use supercargo_benches::check::Placed;
 use supercargo_codec::{NodeKind, ObjectKind, PodKind};
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::binding::BindOutcome;
-use supercargo_framework::objects::{Body, ClaimConsumer, Object, ObjectBody as _, ResourceClaim, resources};
+use supercargo_framework::objects::{
+    Body, ClaimConsumer, Object, ObjectBody as _, ResourceClaim, resources, uid_of_extended_resource_claim,
+};
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod_claims::PodClaimName;
 use supercargo_framework::{Now, PodInfo, Status, Timestamp};
@@ -267,7 +269,7 @@ impl World {
         self.spent.telling += started.elapsed();
     }
 
-    /// Writes what was reserved of the pod's claims, as PreBind does.
+    /// Writes what was reserved of the pod's claims, and for its extended resources, as PreBind does.
     fn pre_bind(&mut self, pod: &PodInfo) {
         let consumer = ClaimConsumer {
             api_group: "".into(),
@@ -289,6 +291,21 @@ impl World {
             let new = Arc::new(new);
             inputs.push(Input::Written(Arc::clone(&new)));
             inputs.push(Input::Object(Notification::Updated { old, new }));
+        }
+        let uid = uid_of_extended_resource_claim(&pod.uid.text());
+        if let Some(reserved) = self.scheduler.objects().pending(&uid) {
+            let mut new = Object {
+                key: format!("{}/{}-extended-resources", pod.namespace, pod.name).into(),
+                uid: format!("{uid}-created").into(),
+                resource_version: "2".into(),
+                ..(**reserved).clone()
+            };
+            if let Body::ResourceClaim(claim) = &mut new.body {
+                claim.reserved_for = Box::new([consumer]);
+            }
+            let new = Arc::new(new);
+            inputs.push(Input::Written(Arc::clone(&new)));
+            inputs.push(Input::Object(Notification::Added(new)));
         }
         inputs.push(Input::PreBound { pod: pod.uid.clone(), status: Status::success() });
         let started = Instant::now();

@@ -7,10 +7,12 @@ use std::time::Duration;
 use serde_json::Value;
 use supercargo_codec::{NodeKind, ObjectKind, PodKind};
 use supercargo_framework::caching::Stateless;
-use supercargo_framework::objects::{Object, resources};
+use supercargo_framework::objects::Object;
 use supercargo_framework::plugin::{ExtensionPoints, FilterPlugin};
 use supercargo_framework::taint::{Taint, TaintEffect, Toleration, TolerationOperator, tolerated};
-use supercargo_framework::testing::giants::{Hostile, NodeList, PodList, objects, plain_node, plain_pod};
+use supercargo_framework::testing::giants::{
+    Hostile, NodeList, PodList, kind_of, objects, plain_node, plain_pod,
+};
 use supercargo_framework::testing::pod;
 use supercargo_framework::{
     Context, CycleState, Features, NodeInfo, NodeRecord, Now, Plugin, PodInfo, Status, Timestamp, steps,
@@ -69,9 +71,7 @@ impl Cluster {
             scheduler,
             now: Now { wall: Timestamp(1_767_225_600_000_000), monotonic: Duration::ZERO },
         };
-        for object in objects(nodes, namespaces) {
-            cluster.handle(Input::Object(Notification::Added(Arc::new(other_of(&object)))));
-        }
+        objects(nodes, namespaces).for_each(|object| cluster.add_object(other_of(&object)));
         for i in 0..nodes {
             let on_it = pod_of(&plain_pod(i, nodes, namespaces));
             cluster.handle(Input::Node(Notification::Added(Arc::new(node_of(&plain_node(i))))));
@@ -83,6 +83,10 @@ impl Cluster {
     fn handle(&mut self, input: Input) {
         self.scheduler.handle(self.now, input);
         self.scheduler.take_effects();
+    }
+
+    fn add_object(&mut self, object: Object) {
+        self.handle(Input::Object(Notification::Added(Arc::new(object))));
     }
 
     /// Adds a pod to the queue and runs its first cycle, if it is not gated.
@@ -111,11 +115,7 @@ fn node_of(node: &Value) -> NodeRecord {
 }
 
 fn other_of(object: &Value) -> Object {
-    let resource = match object["kind"].as_str() {
-        Some("Namespace") => resources::NAMESPACE,
-        _ => resources::CSI_NODE,
-    };
-    let kind = ObjectKind::of(&resource).expect("the kind is built in");
+    let kind = ObjectKind::of(&kind_of(object)).expect("the kind is built in");
     kind.decode(object.to_string().as_bytes()).expect("the object is valid")
 }
 
@@ -131,10 +131,9 @@ fn life_of_pod(list: PodList, Size { items, nodes }: Size, more: Vec<Arc<dyn Plu
     let giant = |name: &str| pod_of(&list.pod(name, items));
     let namespaces = if list.concerns_namespace() { 1 } else { nodes / 4 };
     let mut cluster = Cluster::of(nodes, namespaces, options(more));
+    let objects: Vec<_> = list.objects(items).iter().map(other_of).collect();
     steps_of(|| {
-        for object in list.objects(items) {
-            cluster.handle(Input::Object(Notification::Added(Arc::new(object))));
-        }
+        objects.into_iter().for_each(|object| cluster.add_object(object));
         cluster.try_pod(giant("alone"));
         let bound = Arc::new(PodInfo { node_name: Some("node-0".into()), ..giant("bound") });
         cluster.handle(Input::AssignedPod(Notification::Added(Arc::clone(&bound))));
@@ -162,9 +161,7 @@ fn steps_double_with_the_list_of_a_pod_and_the_nodes() {
 /// The steps of a giant's first cycle for each of its items.
 fn steps_per_item(list: PodList, Size { items, nodes }: Size) -> f64 {
     let mut cluster = Cluster::new(nodes, Vec::new());
-    for object in list.objects(items) {
-        cluster.handle(Input::Object(Notification::Added(Arc::new(object))));
-    }
+    list.objects(items).iter().for_each(|object| cluster.add_object(other_of(object)));
     let giant = pod_of(&list.pod("giant", items));
     steps_of(|| cluster.try_pod(giant)) as f64 / items as f64
 }
@@ -206,9 +203,7 @@ fn tables_of_giants_keep_to_their_memory() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     for list in PodList::ALL {
         let mut cluster = Cluster::of(20, 5, Options { table_memory: LIMIT, ..options(Vec::new()) });
-        for object in list.objects(200) {
-            cluster.handle(Input::Object(Notification::Added(Arc::new(object))));
-        }
+        list.objects(200).iter().for_each(|object| cluster.add_object(other_of(object)));
         // Fewer cycles than between two counts.
         for number in 0..30 {
             let giant = pod_of(&list.pod(&format!("giant-{number}"), 200 + number));

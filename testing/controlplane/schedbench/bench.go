@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -45,6 +46,8 @@ type bench struct {
 	others []runtime.Object
 	nodes  []*v1.Node
 	bound  []*v1.Pod
+	// extended is whether a device class serves an extended resource.
+	extended bool
 
 	times       []time.Duration
 	unscheduled int
@@ -75,6 +78,9 @@ func (b *bench) add(raw []byte) error {
 				b.bound = append(b.bound, object)
 			}
 		default:
+			if class, ok := object.(*resourcev1.DeviceClass); ok && class.Spec.ExtendedResourceName != nil {
+				b.extended = true
+			}
 			b.others = append(b.others, object)
 		}
 		return nil
@@ -124,6 +130,10 @@ func (b *bench) start() error {
 		return errors.New("the configuration is something else")
 	}
 	client := fake.NewSimpleClientset(b.others...)
+	// The client does not know the pods whose status PreBind writes.
+	client.PrependReactor("patch", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+		return true, &v1.Pod{}, nil
+	})
 	b.client = client
 	b.factory = scheduler.NewInformerFactory(client, 0, nil)
 	recorder := func(string) events.EventRecorderLogger { return &silence{} }
@@ -218,7 +228,7 @@ func (b *bench) schedule(raw []byte) (*Cycle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(pod.Spec.ResourceClaims) > 0 {
+	if len(pod.Spec.ResourceClaims) > 0 || b.extended {
 		if err := b.reserve(state, assumed); err != nil {
 			return nil, err
 		}

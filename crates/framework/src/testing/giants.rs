@@ -15,7 +15,6 @@ pub use self::plain::{objects, plain_node, plain_pod};
 use serde_json::{Map, Value, json};
 
 use self::plain::{namespace_name, node_name, pod_name};
-use crate::objects::Object;
 
 /// The size of the largest object that the API server stores, in bytes.
 pub const MOST_BYTES: usize = 1536 << 10;
@@ -422,7 +421,7 @@ impl PodList {
     }
 
     /// The objects that the items name or are part of.
-    pub fn objects(self, items: usize) -> Vec<Object> {
+    pub fn objects(self, items: usize) -> Vec<Value> {
         match self {
             Self::BoundClaims => claims::bound(items),
             Self::DelayedClaims => claims::delayed(items),
@@ -521,6 +520,23 @@ impl NodeList {
         }
         node
     }
+}
+
+/// The kind of an object, as plugins name it.
+pub fn kind_of(object: &Value) -> String {
+    let [version, kind] = ["apiVersion", "kind"].map(|field| object[field].as_str().unwrap_or_default());
+    version.split_once('/').map_or_else(|| kind.to_owned(), |(group, _)| format!("{group}/{kind}"))
+}
+
+fn cluster_object(version: &str, kind: &str, name: &str) -> Value {
+    let metadata = json!({ "name": name, "uid": format!("{kind} {name}"), "resourceVersion": "1" });
+    json!({ "apiVersion": version, "kind": kind, "metadata": metadata })
+}
+
+fn namespaced(version: &str, kind: &str, namespace: &str, name: &str) -> Value {
+    let mut object = cluster_object(version, kind, name);
+    object["metadata"]["namespace"] = namespace.into();
+    object
 }
 
 /// The name of an item: seven bytes.

@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::claims::{lacks, node_term};
-use super::{HOSTNAME, key};
-use crate::affinity::NodeSelectorTerm;
+use super::{HOSTNAME, cluster_object, is_in, key, lacks, list, namespaced, node_term, with};
 use crate::objects::{
-    AllocationResult, Body, ClaimAllocation, ClaimRequest, Device, DeviceAttribute, DeviceClass, DeviceCount,
-    DeviceId, DeviceNodeSelector, DevicePlace, DeviceRequest, Object, RequestChoice, ResourceClaim,
-    ResourceSlice, resources,
+    Body, ClaimRequest, Device, DeviceAttribute, DeviceClass, DeviceCount, DevicePlace, DeviceRequest,
+    Object, RequestChoice, ResourceClaim, ResourceSlice, resources,
 };
 use crate::pod::{PodInfo, RareSpec};
 use crate::pod_claims::{PodClaim, PodClaimSource};
 use crate::testing::{object, pod};
 
+const API: &str = "resource.k8s.io/v1";
 /// The devices of a node.
 const DEVICES: usize = 16;
 /// The attribute in which devices differ.
@@ -24,37 +22,35 @@ const ID: &str = "device.attributes.d.id";
 const CLASS: &str = "any";
 
 /// A claim that is allocated for many nodes, none of which exists.
-pub(super) fn allocated(terms: usize) -> Vec<Object> {
-    let terms = (0..terms).map(|i| node_term(HOSTNAME, &key(i))).collect();
-    let result = AllocationResult {
-        request: "r".into(),
-        device: DeviceId { driver: "d".into(), pool: "p".into(), device: "d".into() },
-        ..AllocationResult::default()
-    };
-    let allocation = ClaimAllocation {
-        results: [result].into(),
-        node_selector: Some(DeviceNodeSelector { terms, ..DeviceNodeSelector::default() }),
-        ..ClaimAllocation::default()
-    };
-    vec![class(), claim(Some(allocation))]
+pub(super) fn allocated(terms: usize) -> Vec<Value> {
+    let terms = list(terms, |i| node_term(is_in(HOSTNAME, json!([key(i)]))));
+    let results = json!([{ "request": "r", "driver": "d", "pool": "p", "device": "d" }]);
+    let allocation =
+        json!({ "devices": { "results": results }, "nodeSelector": { "nodeSelectorTerms": terms } });
+    vec![any_class(), with(claim(), "status", json!({ "allocation": allocation }))]
 }
 
 /// A claim for more devices than a slice has, which is for nodes with many requirements.
-pub(super) fn sliced(requirements: usize) -> Vec<Object> {
-    let term = NodeSelectorTerm::parse((0..requirements).map(lacks).collect(), vec![]);
-    let slice = ResourceSlice {
-        driver: "d".into(),
-        pool: "p".into(),
-        generation: 1,
-        slice_count: 1,
-        place: DevicePlace::Selector(DeviceNodeSelector {
-            terms: [term].into(),
-            ..DeviceNodeSelector::default()
-        }),
-        devices: [Device { name: "d".into(), ..Device::default() }].into(),
-        ..ResourceSlice::default()
+pub(super) fn sliced(requirements: usize) -> Vec<Value> {
+    let term = json!({ "matchExpressions": list(requirements, |i| lacks(&key(i))) });
+    let spec = json!({
+        "driver": "d", "pool": { "name": "p", "generation": 1, "resourceSliceCount": 1 },
+        "nodeSelector": { "nodeSelectorTerms": [term] }, "devices": [{ "name": "d" }],
+    });
+    vec![any_class(), with(cluster_object(API, "ResourceSlice", "s"), "spec", spec), claim()]
+}
+
+fn any_class() -> Value {
+    with(cluster_object(API, "DeviceClass", CLASS), "spec", json!({}))
+}
+
+fn claim() -> Value {
+    let request = |name| {
+        let exactly = json!({ "deviceClassName": CLASS, "allocationMode": "ExactCount", "count": 1 });
+        json!({ "name": name, "exactly": exactly })
     };
-    vec![class(), object(&resources::RESOURCE_SLICE, "s", Body::ResourceSlice(slice)), claim(None)]
+    let spec = json!({ "devices": { "requests": [request("r"), request("s")] } });
+    with(namespaced(API, "ResourceClaim", "default", &key(0)), "spec", spec)
 }
 
 /// Small claims whose allocation takes very long.
@@ -137,19 +133,4 @@ impl Hostile {
 
 fn class() -> Object {
     object(&resources::DEVICE_CLASS, CLASS, Body::DeviceClass(DeviceClass::default()))
-}
-
-fn claim(allocation: Option<ClaimAllocation>) -> Object {
-    let name = key(0);
-    let request = |name: &str| ClaimRequest {
-        name: name.into(),
-        choice: RequestChoice::Exactly(DeviceRequest { class: CLASS.into(), ..DeviceRequest::default() }),
-    };
-    let body = ResourceClaim {
-        requests: [request("r"), request("s")].into(),
-        allocation,
-        raw: json!({ "metadata": { "namespace": "default", "name": name, "resourceVersion": "1" } }).into(),
-        ..ResourceClaim::default()
-    };
-    object(&resources::RESOURCE_CLAIM, &format!("default/{name}"), Body::ResourceClaim(body))
 }

@@ -1,51 +1,45 @@
 //! Objects with one enormous selector each, beside a pod.
 
-use super::claims::lacks;
-use super::key;
-use crate::labels::Labels;
-use crate::objects::{Body, Namespace, Object, PodDisruptionBudget, Service, Workload, resources};
-use crate::selector::LabelSelector;
-use crate::testing::object;
+use serde_json::{Value, json};
+
+use super::{cluster_object, key, lacks, list, map, namespaced, with};
 
 /// A Service that selects the giant by all of its labels.
-pub(super) fn service(items: usize) -> Vec<Object> {
-    let labels: Labels = (0..items).map(|i| (key(i), "")).collect();
-    let selector = labels.into();
-    vec![object(&resources::SERVICE, "default/giant", Body::Service(Service { selector }))]
+pub(super) fn service(items: usize) -> Vec<Value> {
+    let spec = json!({ "selector": map(items, key, "") });
+    vec![with(namespaced("v1", "Service", "default", "giant"), "spec", spec)]
 }
 
 /// A ReplicaSet that selects every pod by many requirements.
-pub(super) fn replica_set(items: usize) -> Vec<Object> {
-    let body = Workload { selector: every_pod(items) };
-    vec![object(&resources::REPLICA_SET, "default/giant", Body::Workload(body))]
+pub(super) fn replica_set(items: usize) -> Vec<Value> {
+    let spec = json!({ "selector": every_pod(items) });
+    vec![with(namespaced("apps/v1", "ReplicaSet", "default", "giant"), "spec", spec)]
 }
 
 /// A budget for every pod by many requirements.
-pub(super) fn budget(items: usize) -> Vec<Object> {
-    vec![budget_of(PodDisruptionBudget { selector: every_pod(items), ..PodDisruptionBudget::default() })]
+pub(super) fn budget(items: usize) -> Vec<Value> {
+    vec![budget_of(items)]
 }
 
 /// A budget for every pod that counts many disrupted ones.
-pub(super) fn disruptions(items: usize) -> Vec<Object> {
-    let disrupted_pods = (0..items).map(|i| key(i).into()).collect();
-    vec![budget_of(PodDisruptionBudget {
-        selector: every_pod(1),
-        disrupted_pods,
-        ..PodDisruptionBudget::default()
-    })]
+pub(super) fn disruptions(items: usize) -> Vec<Value> {
+    let status = json!({ "disruptedPods": map(items, key, "2026-01-01T00:00:00Z") });
+    vec![with(budget_of(1), "status", status)]
 }
 
 /// The giant's namespace, with many labels.
-pub(super) fn namespace(items: usize) -> Vec<Object> {
-    let labels: Labels = (0..items).map(|i| (key(i), "")).collect();
-    vec![Object { labels, ..object(&resources::NAMESPACE, "default", Body::Namespace(Namespace {})) }]
+pub(super) fn namespace(items: usize) -> Vec<Value> {
+    let mut namespace = cluster_object("v1", "Namespace", "default");
+    namespace["metadata"]["labels"] = map(items, key, "");
+    vec![namespace]
 }
 
-fn budget_of(body: PodDisruptionBudget) -> Object {
-    object(&resources::POD_DISRUPTION_BUDGET, "default/giant", Body::PodDisruptionBudget(body))
+fn budget_of(items: usize) -> Value {
+    let budget = namespaced("policy/v1", "PodDisruptionBudget", "default", "giant");
+    with(budget, "spec", json!({ "selector": every_pod(items) }))
 }
 
 /// A selector that every pod meets.
-fn every_pod(items: usize) -> Option<LabelSelector> {
-    LabelSelector::parse(&Labels::default(), (0..items).map(lacks)).ok()
+fn every_pod(items: usize) -> Value {
+    json!({ "matchExpressions": list(items, |i| lacks(&key(i))) })
 }
