@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use supercargo_controlplane::{Assets, Program};
-use supercargo_framework::testing::giants::{NodeList, PodList, objects, plain_node, plain_pod};
+use supercargo_framework::testing::giants::{NodeList, PodList, kind_of, objects, plain_node, plain_pod};
 
 use crate::cluster::{Size, plain_document};
 
@@ -49,6 +49,9 @@ struct Cycle {
 
 /// How long the program may take to read the cluster.
 const SETTING_UP: Duration = Duration::from_mins(5);
+
+/// The number of a giant's first objects that may replace others.
+const A_FEW: usize = 4;
 
 /// The resolution of processor time, in milliseconds.
 const RESOLUTION: f64 = 4.0;
@@ -163,8 +166,11 @@ fn write(to: &mut impl Write, size: Size, beside: Vec<Value>, lines: Vec<Line>) 
     };
     let settings = json!({ "percentageOfNodesToScore": 100, "budgetMilliseconds": 3_600_000, "each": true });
     line("settings", settings)?;
-    // Of two objects with one name the last one counts.
-    for object in objects(nodes, namespaces).chain(beside).chain((0..nodes).map(plain_node)) {
+    // The giant's take the place of others of their name.
+    let of = |object: &Value| (kind_of(object), object["metadata"]["name"].clone());
+    let replaced: Vec<_> = beside.iter().take(A_FEW).map(of).collect();
+    let others = objects(nodes, namespaces).filter(|object| !replaced.contains(&of(object)));
+    for object in others.chain(beside).chain((0..nodes).map(plain_node)) {
         line("add", object)?;
     }
     for i in 0..size.pods() {

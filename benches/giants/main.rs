@@ -104,21 +104,29 @@ fn main() -> Result<()> {
     }
     let upstream = if args.go { Some(Upstream::locate(Duration::from_secs(args.patience))?) } else { None };
     let upstream = upstream.as_ref();
+    let is_table = matches!(args.run.output, Output::Table);
+    if is_table {
+        print!("{}", heading(&args)?);
+    }
     let mut measures = Vec::new();
+    let mut add = |measure: Measure| {
+        if is_table {
+            print!("{}", row(&measure)?);
+        }
+        measures.push(measure);
+        Ok::<_, anyhow::Error>(())
+    };
     for list in PodList::ALL.into_iter().filter(|list| format!("{list:?}").contains(&args.list)) {
-        measures.push(of_pod(&args, list, upstream).with_context(|| format!("pod: {list:?}"))?);
+        add(of_pod(&args, list, upstream).with_context(|| format!("pod: {list:?}"))?)?;
     }
     for list in NodeList::ALL.into_iter().filter(|list| format!("{list:?}").contains(&args.list)) {
-        measures.push(of_node(&args, list, upstream).with_context(|| format!("node: {list:?}"))?);
+        add(of_node(&args, list, upstream).with_context(|| format!("node: {list:?}"))?)?;
     }
     for hostile in Hostile::ALL.into_iter().filter(|claim| format!("{claim:?}").contains(&args.list)) {
-        measures.push(of_claim(&args, hostile).with_context(|| format!("claim: {hostile:?}"))?);
+        add(of_claim(&args, hostile).with_context(|| format!("claim: {hostile:?}"))?)?;
     }
-    match args.run.output {
-        Output::Table => print!("{}", table(&args, &measures)?),
-        Output::Json => {
-            println!("{:#}", json!({"nodes": args.size.nodes, "pods": args.size.pods(), "lists": measures}));
-        }
+    if !is_table {
+        println!("{:#}", json!({"nodes": args.size.nodes, "pods": args.size.pods(), "lists": measures}));
     }
     if args.run.test {
         return Ok(());
@@ -319,7 +327,7 @@ fn longest(steps: &[f64], which: &[usize]) -> f64 {
     which.iter().map(|step| steps[*step]).fold(0.0, f64::max)
 }
 
-fn table(args: &Args, measures: &[Measure]) -> Result<String> {
+fn heading(args: &Args) -> Result<String> {
     let (nodes, pods) = (args.size.nodes, args.size.pods());
     let mut text =
         format!("milliseconds of processor time, {nodes} nodes, {pods} pods\n\n{:<26}{:>8}", "", "items");
@@ -329,17 +337,19 @@ fn table(args: &Args, measures: &[Measure]) -> Result<String> {
         write!(text, "{heading:>12}")?;
     }
     text.push('\n');
-    for measure in measures {
-        let Measure { list, items, protobuf, json, steps, longest_cycle, upstream, .. } = measure;
-        write!(text, "{list:<26}{items:>8}")?;
-        let decoding = [protobuf.milliseconds, json.milliseconds, protobuf.megabytes.max(json.megabytes)];
-        for number in decoding.iter().chain(steps).chain([&measure.most_allocated, &measure.megabytes]) {
-            write!(text, "{number:>12.1}")?;
-        }
-        let (time, times) = upstream
-            .as_ref()
-            .map_or_else(|| ("–".to_owned(), "–".to_owned()), |longest| longest.beside(*longest_cycle));
-        writeln!(text, "{time:>12}{times:>12}")?;
+    Ok(text)
+}
+
+fn row(measure: &Measure) -> Result<String> {
+    let Measure { list, items, protobuf, json, steps, longest_cycle, upstream, .. } = measure;
+    let mut text = format!("{list:<26}{items:>8}");
+    let decoding = [protobuf.milliseconds, json.milliseconds, protobuf.megabytes.max(json.megabytes)];
+    for number in decoding.iter().chain(steps).chain([&measure.most_allocated, &measure.megabytes]) {
+        write!(text, "{number:>12.1}")?;
     }
+    let (time, times) = upstream
+        .as_ref()
+        .map_or_else(|| ("–".to_owned(), "–".to_owned()), |longest| longest.beside(*longest_cycle));
+    writeln!(text, "{time:>12}{times:>12}")?;
     Ok(text)
 }

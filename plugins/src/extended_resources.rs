@@ -59,6 +59,15 @@ impl ScoredDevices {
         })
     }
 
+    /// Whether one of these resources is scored for the pod, and devices may provide it.
+    pub(crate) fn are_scored<'a>(
+        cx: &Context<'_>,
+        pod: &PodInfo,
+        mut scored: impl Iterator<Item = &'a ScoredResource>,
+    ) -> bool {
+        scored.any(|resource| is_requested(resource, pod)) && requests_devices(cx, pod)
+    }
+
     /// Prepares the scores of these resources for a pod. Does nothing if it requests none of
     /// devices.
     pub(crate) fn prepare<'a>(

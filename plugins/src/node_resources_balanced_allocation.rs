@@ -17,7 +17,7 @@ use supercargo_framework::{
 };
 
 use crate::args::{ResourceSpec, resources_or_default};
-use crate::extended_resources::{self, ScoredDevices};
+use crate::extended_resources::ScoredDevices;
 use crate::float_int::{float, floor, integer};
 use crate::resource_usage::{ScoredResource, Usage, UsageColumns, chunks};
 
@@ -192,8 +192,9 @@ impl ScorePlugin for BalancedAllocation {
 }
 
 impl SignPlugin for BalancedAllocation {
+    /// Scores of devices depend on claims.
     fn sign(&self, cx: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        if self.with_devices.is_some() && extended_resources::requests_devices(cx, pod) {
+        if self.with_devices.is_some() && ScoredDevices::are_scored(cx, pod, self.resources.iter()) {
             return Err(Unsignable);
         }
         signer.write(&pod.requests().resource);

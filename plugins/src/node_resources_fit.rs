@@ -340,9 +340,10 @@ impl EnqueueExtensions for NodeResourcesFit {
 }
 
 impl SignPlugin for NodeResourcesFit {
-    /// With pod-level resources, Filter and Score use different requests.
+    /// With pod-level resources, Filter and Score use different requests. Scores of devices depend
+    /// on claims.
     fn sign(&self, cx: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        if self.with_devices.is_some() && extended_resources::requests_devices(cx, pod) {
+        if self.with_devices.is_some() && ScoredDevices::are_scored(cx, pod, self.strategy.resources()) {
             return Err(Unsignable);
         }
         signer.write(&pod.spec.requests.resource);

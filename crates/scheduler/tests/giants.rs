@@ -133,7 +133,9 @@ fn life_of_pod(list: PodList, Size { items, nodes }: Size, more: Vec<Arc<dyn Plu
     let mut cluster = Cluster::of(nodes, namespaces, options(more));
     let objects: Vec<_> = list.objects(items).iter().map(other_of).collect();
     steps_of(|| {
-        objects.into_iter().for_each(|object| cluster.add_object(object));
+        for object in objects {
+            cluster.add_object(object);
+        }
         cluster.try_pod(giant("alone"));
         let bound = Arc::new(PodInfo { node_name: Some("node-0".into()), ..giant("bound") });
         cluster.handle(Input::AssignedPod(Notification::Added(Arc::clone(&bound))));

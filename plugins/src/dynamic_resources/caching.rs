@@ -7,9 +7,11 @@ use supercargo_devices::Reach;
 use supercargo_framework::caching::{Applied, Caching, IncrementalPlugin, Scope};
 use supercargo_framework::objects::{DeviceRequest, RequestChoice, ResourceClaim, Typed};
 use supercargo_framework::plugin::SignPlugin;
+use supercargo_framework::resource::names;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{Context, CycleState, NodeInfo, NodeRecord, PodInfo};
 
+use super::extended::{self, ExtendedResources};
 use super::{DynamicResources, Found};
 use crate::extended_resources;
 
@@ -17,13 +19,15 @@ use crate::extended_resources;
 const WITH_CLAIMS: u8 = 2;
 
 impl SignPlugin for DynamicResources {
-    /// Writes what the pod's claims request. A pod with a claim that is allocated, is about to be,
-    /// or cannot be used is answered on its own, and so is one with extended resources of devices.
+    /// Writes what the pod's claims request, and its extended resources of devices. A pod with a
+    /// claim that is allocated, is about to be, or cannot be used is answered on its own, and so is
+    /// one with a claim of an earlier attempt for its extended resources.
     fn sign(&self, cx: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        if self.with_extended && extended_resources::requests_devices(cx, pod) {
+        let is_extended = self.with_extended && extended_resources::requests_devices(cx, pod);
+        if is_extended && !extended::claims_of(cx, pod).is_empty() {
             return Err(Unsignable);
         }
-        if pod.spec.resource_claims().is_empty() {
+        if pod.spec.resource_claims().is_empty() && !is_extended {
             return Ok(());
         }
         let claims = Self::claims_of(cx, pod).map_err(|_| Unsignable)?;
@@ -37,6 +41,11 @@ impl SignPlugin for DynamicResources {
         signer.write(&claims.len());
         for claim in claims {
             write_shape(signer, claim);
+        }
+        // The classes are read in PreFilter: a table does not outlive a change of one.
+        signer.write(&is_extended);
+        if is_extended {
+            signer.write(pod.spec.extended_resources());
         }
         Ok(())
     }
@@ -104,12 +113,17 @@ impl Caching for DynamicResources {
 
     /// Selectors are the only large part that a claim does not hold.
     fn state_bytes(&self, state: &CycleState) -> usize {
-        let demand = super::claims(state).and_then(|claims| claims.demand.as_ref());
-        demand.map_or(0, |variant| variant.demand.bytes())
+        let Some(claims) = super::claims(state) else { return 0 };
+        match &claims.extended {
+            Some(ExtendedResources::New(new)) => new.bytes(),
+            _ => claims.demand.as_ref().map_or(0, |variant| variant.demand.bytes()),
+        }
     }
 
     fn prepares_each(&self, pod: &PodInfo) -> bool {
-        !pod.spec.resource_claims().is_empty()
+        let requests = || pod.spec.requests.resource.scalars().iter();
+        let is_extended = || requests().any(|(name, amount)| *amount != 0 && names::is_of_devices(name));
+        !pod.spec.resource_claims().is_empty() || (self.with_extended && is_extended())
     }
 }
 

@@ -74,10 +74,10 @@ pub(super) fn of_pod(cx: &Context<'_>, pod: &PodInfo) -> Option<ExtendedResource
 }
 
 /// The claims for extended resources that exist for the pod: at most one, unless something went
-/// wrong.
+/// wrong. Reading them is not recorded, as that of other claims of the pod.
 pub(super) fn claims_of<'a>(cx: &Context<'a>, pod: &PodInfo) -> Vec<&'a Arc<Object>> {
     let uid = pod.uid.text();
-    let claims = cx.claims_of_owner(&uid).map(|claim| claim.object);
+    let claims = cx.untracked(|| cx.claims_of_owner(&uid)).map(|claim| claim.object);
     claims.filter(|claim| claim.is_extended_resource_claim()).collect()
 }
 
@@ -167,6 +167,12 @@ impl NewClaim {
         let variant = Arc::new(Variant { demand: demand(&created.claim), created: Some(created) });
         variants.push((offers, Arc::clone(&variant)));
         Ok(Some(variant))
+    }
+
+    /// The bytes of selectors in all variants.
+    pub(super) fn bytes(&self) -> usize {
+        let variants = self.variants.lock().unwrap_or_else(PoisonError::into_inner);
+        variants.iter().map(|(_, variant)| variant.demand.bytes()).sum()
     }
 
     /// The claim for nodes that offer these of the wanted resources.

@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::objects::{
-    Body, ClaimConsumer, ClaimRequest, CounterConsumption, CounterSet, Device, DeviceClass, DeviceCount,
-    DevicePlace, DeviceRequest, Object, RequestChoice, ResourceClaim, ResourceSlice, resources,
+    Body, ClaimConsumer, ClaimRequest, CounterConsumption, CounterSet, Device, DeviceCount, DevicePlace,
+    DeviceRequest, Object, RequestChoice, ResourceClaim, ResourceSlice, resources,
+    uid_of_extended_resource_claim,
 };
 use supercargo_framework::pod::RareSpec;
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, SplitMix64, node, object, pod};
 use supercargo_framework::{PodInfo, Status};
 
+use super::devices;
 use crate::tests::test_bed::{TestBed, all_plugins, options};
 use crate::{Effect, Input, Notification, TableStats};
 
@@ -30,10 +32,6 @@ struct Cluster {
 
 fn machine(number: usize, zone: &str) -> NodeBuilder {
     node(&format!("n{number}")).label("zone", zone)
-}
-
-fn class() -> Object {
-    object(&resources::DEVICE_CLASS, "gpu", Body::DeviceClass(DeviceClass::default()))
 }
 
 /// The devices of a node. Two of them, and the third, exclude each other.
@@ -104,7 +102,7 @@ impl Cluster {
             cluster.bed.node(machine(number, ["a", "b"][number % 2]));
             cluster.publish(number, 3);
         }
-        cluster.add(class());
+        cluster.add(devices::class(true));
         cluster
     }
 
@@ -134,6 +132,12 @@ impl Cluster {
     fn try_pod(&mut self, name: &str, shape: usize) {
         self.add(claim(name, shape));
         self.bed.pod(pod_with_claim(name));
+        while self.bed.cycle() {}
+    }
+
+    /// Adds a pod with an extended resource, and tries it.
+    fn try_extended_pod(&mut self, name: &str) {
+        self.bed.pod(devices::requesting(pod(name).request("cpu", "100m")));
         while self.bed.cycle() {}
     }
 
@@ -167,7 +171,9 @@ impl Cluster {
 
     fn write_claim(&mut self, pod: &PodInfo) {
         let objects = self.bed.scheduler.objects();
-        let known = objects.get(&resources::RESOURCE_CLAIM, &format!("default/{}", pod.name)).unwrap();
+        let Some(known) = objects.get(&resources::RESOURCE_CLAIM, &format!("default/{}", pod.name)) else {
+            return self.create_claim(pod);
+        };
         let mut new = (**objects.pending(&known.uid).unwrap_or(known)).clone();
         if let Body::ResourceClaim(claim) = &mut new.body {
             let uid = (*pod.uid.text()).into();
@@ -179,14 +185,25 @@ impl Cluster {
         self.add((*new).clone());
     }
 
+    /// Creates the claim for the pod's extended resources.
+    fn create_claim(&mut self, pod: &PodInfo) {
+        let uid = uid_of_extended_resource_claim(&pod.uid.text());
+        let pending = self.bed.scheduler.objects().pending(&uid).expect("Reserve has noted it");
+        let name = format!("{}-extended-resources", pod.name);
+        let new = Object { key: format!("default/{name}").into(), uid: name.into(), ..(**pending).clone() };
+        self.bed.pre_bound(&pod.uid.text(), Status::success());
+        self.add(new);
+    }
+
     /// Deletes a bound pod, and its claim.
     fn delete(&mut self, name: &str) {
         let Some(pod) = self.bound.remove(name) else { return };
         self.bed.handle(Input::AssignedPod(Notification::Deleted(pod)));
-        let key = format!("default/{name}");
-        let claim = self.bed.scheduler.objects().from_api(&resources::RESOURCE_CLAIM, &key).cloned();
-        if let Some(claim) = claim {
-            self.bed.handle(Input::Object(Notification::Deleted(claim)));
+        for key in [format!("default/{name}"), format!("default/{name}-extended-resources")] {
+            let claim = self.bed.scheduler.objects().from_api(&resources::RESOURCE_CLAIM, &key).cloned();
+            if let Some(claim) = claim {
+                self.bed.handle(Input::Object(Notification::Deleted(claim)));
+            }
         }
     }
 
@@ -217,6 +234,23 @@ fn pods_with_claims_of_one_shape_share_a_table() {
 }
 
 #[test]
+fn pods_with_extended_resources_of_devices_share_a_table() {
+    let mut cluster = Cluster::new(4);
+    // Until there is a claim, tables do not learn about the next one in detail.
+    cluster.try_pod("first", 0);
+    cluster.bind(false);
+    for number in 1..5 {
+        cluster.try_extended_pod(&format!("p{number}"));
+        cluster.bind(false);
+    }
+    let stats = cluster.stats();
+    assert_eq!((stats.hits, stats.builds, stats.plain, stats.tables), (3, 2, 0, 2), "{stats:?}");
+    let nodes: Vec<_> = (1..5).map(|number| cluster.bed.node_of(&format!("p{number}"))).collect();
+    assert_eq!(nodes, [Some("n1"), Some("n2"), Some("n3"), Some("n0")]);
+    assert_eq!(cluster.compared(), 5);
+}
+
+#[test]
 fn devices_in_flight_are_taken_until_their_binding_fails() {
     let mut cluster = Cluster::new(1);
     cluster.try_pod("first", 1);
@@ -237,7 +271,8 @@ fn histories_with_claims_are_decided_as_on_the_plain_path() {
         for step in 0..60 {
             let node = random.below(5);
             match random.below(12) {
-                0..6 => cluster.try_pod(&format!("p{step}"), random.below(3)),
+                0..4 => cluster.try_pod(&format!("p{step}"), random.below(3)),
+                4 | 5 => cluster.try_extended_pod(&format!("p{step}")),
                 6..8 => cluster.bind(random.chance(10)),
                 8 | 9 => {
                     let names: Vec<String> = cluster.bound.keys().cloned().collect();
