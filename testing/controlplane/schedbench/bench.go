@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -48,6 +51,8 @@ type bench struct {
 	bound  []*v1.Pod
 	// extended is whether a device class serves an extended resource.
 	extended bool
+	// generated is the number of claims that PreBind has created.
+	generated atomic.Int64
 
 	times       []time.Duration
 	unscheduled int
@@ -134,6 +139,21 @@ func (b *bench) start() error {
 	client.PrependReactor("patch", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
 		return true, &v1.Pod{}, nil
 	})
+	// A fake client generates no names.
+	client.PrependReactor("create", "resourceclaims",
+		func(action k8stesting.Action) (bool, runtime.Object, error) {
+			create, ok := action.(k8stesting.CreateAction)
+			if !ok {
+				return false, nil, nil
+			}
+			claim, ok := create.GetObject().(*resourcev1.ResourceClaim)
+			if !ok || claim.Name != "" {
+				return false, nil, nil
+			}
+			claim.Name = fmt.Sprintf("%s%d", claim.GenerateName, b.generated.Add(1))
+			claim.UID = types.UID(claim.Name)
+			return true, claim, client.Tracker().Create(action.GetResource(), claim, claim.Namespace)
+		})
 	b.client = client
 	b.factory = scheduler.NewInformerFactory(client, 0, nil)
 	recorder := func(string) events.EventRecorderLogger { return &silence{} }
@@ -242,9 +262,22 @@ func (b *bench) reserve(state *framework.CycleState, pod *v1.Pod) error {
 	if status := b.profile().RunReservePluginsReserve(b.ctx, state, pod, node); !status.IsSuccess() {
 		return fmt.Errorf("reserve: %w", status.AsError())
 	}
-	if status := b.profile().RunPreBindPlugins(b.ctx, state, pod, node); !status.IsSuccess() {
-		return fmt.Errorf("pre-bind: %w", status.AsError())
+	preBind := func() error {
+		if status := b.profile().RunPreBindPlugins(b.ctx, state, pod, node); !status.IsSuccess() {
+			return fmt.Errorf("pre-bind: %w", status.AsError())
+		}
+		return nil
 	}
+	if !b.extended {
+		return preBind()
+	}
+	// It waits a second for the claim that it creates. The next pods see the devices in flight.
+	go func() {
+		if err := preBind(); err != nil && b.ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, "schedbench:", err)
+			os.Exit(1)
+		}
+	}()
 	return nil
 }
 
