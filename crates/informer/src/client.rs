@@ -1,5 +1,6 @@
 //! Clients for informers: locates the API server, and disables retries below the reflector.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ pub enum ClientError {
         place: String,
     },
     /// The kubeconfig cannot be used.
-    #[error("kubeconfig {}: {source}", .path.display())]
+    #[error("kubeconfig {}: {}", .path.display(), without_path(.source))]
     Kubeconfig {
         /// The path of the file.
         path: PathBuf,
@@ -104,5 +105,13 @@ fn in_file(path: &Path, source: KubeconfigError) -> ClientError {
             ClientError::Malformed { path, place: place.unwrap_or_default() }
         }
         source => ClientError::Kubeconfig { path, source: Box::new(source) },
+    }
+}
+
+/// kube's error without the path of the kubeconfig, which [`ClientError`] names.
+fn without_path(error: &KubeconfigError) -> &dyn Display {
+    match error {
+        KubeconfigError::ReadConfig(cause, _) => cause,
+        error => error,
     }
 }

@@ -54,9 +54,11 @@ async fn kubeconfig_provides_server_ca_token_and_namespace() {
 
 #[tokio::test]
 async fn errors_name_an_invalid_kubeconfig_without_its_content() {
-    let missing = informer_config(Some(&fixture("none"))).await.unwrap_err();
+    let path = fixture("none");
+    let missing = informer_config(Some(&path)).await.unwrap_err();
     assert!(matches!(missing, ClientError::Kubeconfig { .. }));
-    assert!(missing.to_string().contains("fixtures/none: "), "{missing}");
+    let expected = format!("kubeconfig {}: No such file or directory (os error 2)", path.display());
+    assert_eq!(missing.to_string(), expected);
     let malformed = informer_client(Some(&fixture("malformed-kubeconfig"))).await.err().unwrap();
     let text = malformed.to_string();
     assert!(text.contains("fixtures/malformed-kubeconfig:") && text.ends_with("not a kubeconfig"), "{text}");
