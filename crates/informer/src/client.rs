@@ -83,18 +83,24 @@ pub async fn informer_client(kubeconfig: Option<&Path>) -> Result<Client, Client
 /// over HTTP/2 and notices a dead connection in 25 s. Without it, or through a proxy of the
 /// configuration, a connection counts as dead after 90 s of silence, unless the configuration has
 /// another `read_timeout`; bookmarks arrive once a minute.
-pub fn informer_client_from(mut config: Config) -> Result<Client, ClientError> {
+pub fn informer_client_from(config: Config) -> Result<Client, ClientError> {
+    let config = for_informers(config);
+    #[cfg(feature = "http2")]
+    let client = http2::connect(config, Patience::default());
+    #[cfg(not(feature = "http2"))]
+    let client = Client::try_from(config);
+    client.map_err(|error| ClientError::Client(Box::new(error)))
+}
+
+/// Without retries, and with a read timeout.
+fn for_informers(mut config: Config) -> Config {
     config.default_retry = false;
     if config.read_timeout.is_none() {
         config.read_timeout = Some(READ_TIMEOUT);
         // The silence of an idle connection must not count for its next request.
         config.reset_reader_on_write = true;
     }
-    #[cfg(feature = "http2")]
-    let client = http2::connect(config, Patience::default());
-    #[cfg(not(feature = "http2"))]
-    let client = Client::try_from(config);
-    client.map_err(|error| ClientError::Client(Box::new(error)))
+    config
 }
 
 fn in_file(path: &Path, source: KubeconfigError) -> ClientError {
@@ -113,5 +119,23 @@ fn without_path(error: &KubeconfigError) -> &dyn Display {
     match error {
         KubeconfigError::ReadConfig(cause, _) => cause,
         error => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn informers_do_not_retry_and_have_a_read_timeout() {
+        let settings = |read_timeout| {
+            let mut config = Config::new("https://shop.example:6443".parse().unwrap());
+            config.read_timeout = read_timeout;
+            let config = for_informers(config);
+            (config.default_retry, config.read_timeout, config.reset_reader_on_write)
+        };
+        assert_eq!(settings(None), (false, Some(READ_TIMEOUT), true));
+        let own = Some(Duration::from_secs(5));
+        assert_eq!(settings(own), (false, own, false));
     }
 }
