@@ -79,10 +79,10 @@ pub async fn informer_client(kubeconfig: Option<&Path>) -> Result<Client, Client
 
 /// Builds a client for informers from any configuration. Must be called within a tokio runtime.
 ///
-/// It does not retry, and notices silent connections. With the feature `http2`, it pings the server
-/// over HTTP/2 and notices a dead connection in 25 s. Without it, or through a proxy of the
-/// configuration, a connection counts as dead after 90 s of silence, unless the configuration has
-/// another `read_timeout`; bookmarks arrive once a minute.
+/// It does not retry, and notices silent connections: a connection counts as dead after 90 s of
+/// silence, unless the configuration has another `read_timeout`; bookmarks arrive once a minute.
+/// With the feature `http2`, it also pings the server over HTTP/2, and notices a dead connection in
+/// 25 s. Not over HTTP/1.1, or through a proxy of the configuration.
 pub fn informer_client_from(config: Config) -> Result<Client, ClientError> {
     let config = for_informers(config);
     #[cfg(feature = "http2")]

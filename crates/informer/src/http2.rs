@@ -1,21 +1,20 @@
 //! Connections over HTTP/2, whose pings notice a server that has died or become unreachable. For
 //! clients of your own: [`informer_client`](crate::informer_client) uses them by itself.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Uri};
 use http_body_util::BodyExt;
 use hyper_rustls::{DefaultServerNameResolver, HttpsConnector, ResolveServerName};
+use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
 use parking_lot::Mutex;
-use tokio::time::timeout;
-use tower::{ServiceBuilder, ServiceExt};
+use tower::ServiceBuilder;
 
 /// The maximum number of requests per connection, below the limit of API servers. A watch is a
 /// request for as long as it lasts, and waits forever if the connection has no room.
@@ -26,7 +25,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
 /// When a silent connection counts as dead.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +86,7 @@ pub(crate) fn connect(config: Config, patience: Patience) -> Result<Client, kube
 
 /// Opens connections to the server of this configuration: HTTP/2 if the server supports it, and
 /// else HTTP/1.1, which has no pings. There, the kernel ends connections whose peer is gone.
+/// Connections that are silent for the configuration's `read_timeout` end, too.
 ///
 /// Connecting takes 10 s at most, or the configuration's `connect_timeout` if that is shorter;
 /// without one, there is no limit. Proxies of the configuration are ignored.
@@ -108,16 +107,11 @@ pub fn connector(
     // Connections with unacknowledged data.
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(patience.silence + patience.answer));
-    let https = HttpsConnector::new(tcp, tls, false, server_name(config));
-    let limit = config.connect_timeout.map(|limit| limit.min(CONNECT_TIMEOUT));
-    Ok(https.map_future(move |connecting| -> Connecting<_> {
-        Box::pin(async move {
-            match limit {
-                Some(limit) => timeout(limit, connecting).await?,
-                None => connecting.await,
-            }
-        })
-    }))
+    let mut connector = TimeoutConnector::new(HttpsConnector::new(tcp, tls, false, server_name(config)));
+    connector.set_connect_timeout(config.connect_timeout.map(|limit| limit.min(CONNECT_TIMEOUT)));
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_reset_reader_on_write(config.reset_reader_on_write);
+    Ok(connector)
 }
 
 /// The expected name in the server's certificate.

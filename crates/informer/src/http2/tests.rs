@@ -9,6 +9,7 @@ use supercargo_apiserver::{ApiServer, Endpoint, Listen};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -57,15 +58,16 @@ fn config_map(name: &str) -> String {
     serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}).to_string()
 }
 
-#[tokio::test]
-async fn an_informer_notices_a_connection_that_forwards_nothing() {
+/// Fails unless an informer notices that its connection to this server forwards nothing.
+async fn is_noticed(listen: Listen, patience: Patience, read_timeout: Option<Duration>) {
     let server = ApiServer::default();
-    let endpoint = server.listen(Listen::default()).await.unwrap();
+    let endpoint = server.listen(listen).await.unwrap();
     let mut config = config(&endpoint).await;
+    config.read_timeout = read_timeout;
     let address = config.cluster_url.authority().unwrap().as_str().parse().unwrap();
     let proxy = Proxy::to(address).await;
-    config.cluster_url = format!("https://{}", proxy.address).parse().unwrap();
-    let patience = Patience { silence: Duration::from_millis(100), answer: Duration::from_millis(100) };
+    config.cluster_url =
+        format!("{}://{}", config.cluster_url.scheme_str().unwrap(), proxy.address).parse().unwrap();
     let client = connect(config, patience).unwrap();
 
     server.load(&config_map("before")).unwrap();
@@ -77,7 +79,7 @@ async fn an_informer_notices_a_connection_that_forwards_nothing() {
     maps.synced().await;
     proxy.freeze.cancel();
     server.load(&config_map("after")).unwrap();
-    // Without pings, only the end of the watch's timeout would show it: five minutes later.
+    // Otherwise, only the end of the watch's timeout would show it: five minutes later.
     let noticed = async {
         while maps.store().get("default/after").is_none() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -87,6 +89,19 @@ async fn an_informer_notices_a_connection_that_forwards_nothing() {
     assert!(proxy.connections.load(Ordering::Relaxed) > 1);
     stop.cancel();
     running.await.unwrap();
+}
+
+#[tokio::test]
+async fn pings_notice_a_connection_that_forwards_nothing() {
+    let patience = Patience { silence: Duration::from_millis(100), answer: Duration::from_millis(100) };
+    is_noticed(Listen::default(), patience, None).await;
+}
+
+#[tokio::test]
+async fn the_read_timeout_notices_it_over_http1() {
+    // Without TLS there is no negotiation of HTTP/2.
+    let plain = Listen { tls: false, ..Listen::default() };
+    is_noticed(plain, Patience::default(), Some(Duration::from_millis(200))).await;
 }
 
 #[tokio::test]
