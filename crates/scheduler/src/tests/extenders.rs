@@ -3,16 +3,21 @@
 use std::sync::Arc;
 
 use supercargo_framework::binding::{BindOutcome, Certainty};
+use supercargo_framework::event::EventRegistration;
+use supercargo_framework::objects::{Body, resources};
 use supercargo_framework::plugin::{
-    Candidate, ExtensionPoints, NodeStatuses, Nomination, PostFilterPlugin, RunFilters,
+    Candidate, ExtensionPoints, NodeStatuses, Nomination, PostFilterPlugin, PreFilter, RunFilters,
 };
-use supercargo_framework::testing::{PodBuilder, node, pod};
-use supercargo_framework::{Context, CycleState, NodeRecord, Plugin, PodInfo, Status};
+use supercargo_framework::testing::{PodBuilder, node, object, pod};
+use supercargo_framework::{
+    ActionType, Context, CycleState, EventResource, NodeRecord, Plugin, PodInfo, Status, Text,
+};
 
-use super::fake::Log;
+use super::fake::{Fake, Log};
 use super::test_bed::{TestBed, big, failed, options, plugins};
 use crate::{
-    Calls, Effect, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, Input, Options, Place,
+    Calls, Effect, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, ExtenderVictims, Input, Notification,
+    Options, Place,
 };
 
 fn extender(name: &str) -> ExtenderSpec {
@@ -133,6 +138,31 @@ fn nodes_rejected_by_extenders_count_and_any_event_requeues() {
     assert_eq!(bed.queued("a").unschedulable_plugins.iter().map(|p| &**p).collect::<Vec<_>>(), ["Extender"]);
     bed.assigned(pod("x").node("n1"));
     assert_eq!(bed.place("a"), Some(Place::Backoff));
+}
+
+#[test]
+fn after_an_extender_attachments_and_custom_kinds_requeue_nothing() {
+    let custom = || Text::from("foos.v1.example.com");
+    // A plugin has all kinds watched.
+    let watches = Fake::new("Watches").pre_filter(|_| PreFilter::Skip).events(move || {
+        let kinds = [resources::VOLUME_ATTACHMENT, custom(), resources::CSI_NODE];
+        let resources = kinds.into_iter().map(EventResource::Other);
+        resources.map(|resource| EventRegistration::always(resource, ActionType::ALL)).collect()
+    });
+    let extenders = vec![extender("x")];
+    let mut bed = TestBed::of(Options { extenders, ..options(plugins(vec![watches.build()])) });
+    bed.node(node("n1"));
+    bed.pod(pod("a"));
+    bed.cycle_with(&mut Fakes::new().filter(|_, _| Ok(filtered(&[], &[("n1", "full")], &[]))));
+    for (kind, expected) in [
+        (resources::VOLUME_ATTACHMENT, Place::Unschedulable),
+        (custom(), Place::Unschedulable),
+        (resources::CSI_NODE, Place::Backoff),
+    ] {
+        let new = object(&kind, "x", Body::Other(Arc::default()));
+        bed.handle(Input::Object(Notification::Added(Arc::new(new))));
+        assert_eq!(bed.place("a"), Some(expected), "{kind}");
+    }
 }
 
 #[test]
