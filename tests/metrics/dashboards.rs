@@ -175,6 +175,16 @@ fn queues_of_standbys_do_not_count() {
     }
 }
 
+#[test]
+fn the_alert_on_lost_races_counts_only_those_against_other_schedulers() {
+    let rules = rules();
+    let expressions = all(&rules, "expr");
+    let reading: Vec<_> =
+        expressions.iter().filter(|it| it.contains("supercargo_lost_races_total")).collect();
+    // A lost node needs no second scheduler.
+    assert!(!reading.is_empty() && reading.iter().all(|it| it.contains(r#"kind="pod""#)), "{reading:?}");
+}
+
 #[tokio::test]
 async fn counters_in_alerts_exist_from_the_start() {
     let config = Config::default_with(&Catalog::in_tree()).unwrap();
