@@ -237,18 +237,32 @@ fn deletes(section: &str, kind: &str, name: &str) -> bool {
 }
 
 #[test]
-fn static_pods_are_exchanged_once_the_other_is_ready_on_this_node() {
+fn a_scheduler_stops_once_the_other_is_ready_on_this_node() {
+    const RESTART: &str = "mv /etc/kubernetes/kube-scheduler.yaml.off ";
+    // A label would also select the pods of other nodes.
+    const RESTARTED: &str = " pod/kube-scheduler-NODE ";
     let guide = read(Path::new("docs/migrating.md"));
-    let (_, section) = guide.split_once("\n## Replace kube-scheduler with a static pod\n").unwrap();
-    let code = parts(section.split("\n## ").next().unwrap_or_default()).1;
-    let waits: Vec<_> = code.iter().filter(|line| line.contains("kubectl")).collect();
-    assert_eq!(waits.len(), 2, "{waits:?}");
-    for wait in waits {
-        // A label would also select the pods of other nodes.
-        assert!(wait.contains("-NODE ") && !wait.contains(" -l "), "{wait}");
+    for (way, start, ready, stop) in [
+        (
+            "a static pod",
+            "mv /etc/kubernetes/supercargo.yaml ",
+            " pod/supercargo-NODE ",
+            "mv /etc/kubernetes/manifests/kube-scheduler.yaml ",
+        ),
+        ("a static pod", RESTART, RESTARTED, "rm /etc/kubernetes/manifests/supercargo.yaml"),
+        ("a Deployment", RESTART, RESTARTED, "kubectl delete -k manifests/overlays/only-scheduler"),
+    ] {
+        let (_, section) = guide.split_once(&format!("\n## Replace kube-scheduler with {way}\n")).unwrap();
+        let code = parts(section.split("\n## ").next().unwrap_or_default()).1;
+        let line = |part| {
+            let found = code.iter().position(|line| line.contains(part));
+            found.unwrap_or_else(|| panic!("{way}: no {part}"))
+        };
+        let wait = line(ready);
+        assert!(line(start) < wait, "{way}: {start}");
+        assert!(code[wait].contains("kubectl ") && code[wait].ends_with(" &&"), "{way}: {}", code[wait]);
+        assert_eq!(line(stop), wait + 1, "{way}: {stop}");
     }
-    let removal = code.iter().position(|line| line.trim_start().starts_with("rm ")).unwrap();
-    assert!(code[removal - 1].ends_with(" &&"), "{}", code[removal - 1]);
 }
 
 #[test]
