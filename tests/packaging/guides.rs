@@ -193,6 +193,36 @@ fn troubleshooting_guide_lists_plugin_reasons() {
     }
 }
 
+/// Quotes of the troubleshooting guide that supercargo's code does not have.
+const NOT_IN_CODE: &[(&str, &str)] = &[
+    ("0/N nodes are available: …", "N is a number"),
+    ("config.yaml:8:5: …", "the place of an error"),
+    ("cannot list resource …", "the API server's"),
+    ("Connection refused", "the operating system's"),
+    ("--log-level=debug", "documented_commands_use_existing_flags reads flags"),
+    ("scheduler_pending_pods{queue=\"backoff\"}", "a series"),
+    ("OutOfcpu", "the kubelet's"),
+    ("OutOfmemory", "the kubelet's"),
+    ("OutOfpods", "the kubelet's"),
+];
+
+#[test]
+fn troubleshooting_guide_quotes_texts_of_the_code() {
+    let sources = ["src", "crates", "plugins"].map(xtask::source::sources).concat();
+    let code: String =
+        sources.iter().filter(|path| !xtask::source::is_test(path)).map(|path| read(path)).collect();
+    let guide = read(Path::new("docs/troubleshooting.md"));
+    let headings = guide.lines().filter(|line| line.starts_with("## "));
+    let quotes: BTreeSet<&str> = headings.flat_map(|heading| first_column(&guide, heading)).collect();
+    for (quote, reason) in NOT_IN_CODE {
+        assert!(quotes.contains(quote), "{quote} ({reason}) is not in the guide");
+    }
+    let ours = quotes.iter().filter(|quote| NOT_IN_CODE.iter().all(|(other, _)| other != *quote));
+    let stale: Vec<_> =
+        ours.filter(|quote| !quote.split('…').all(|part| code.contains(part.trim()))).collect();
+    assert!(stale.is_empty(), "no code says {stale:?}");
+}
+
 #[test]
 fn uninstall_guide_covers_every_object_outside_the_base() {
     let guide = read(Path::new("docs/install.md"));
