@@ -233,7 +233,7 @@ fn uninstall_guide_covers_every_object_outside_the_base() {
         (text(&object["kind"]), text(&object["metadata"]["name"]))
     };
     let base: Vec<_> = manifests::base().iter().map(name).collect();
-    let folders = ["base", "groups", "ha", "insight", "monitoring", "examples"]
+    let folders = ["base", "groups", "ha", "insight", "monitoring", "overlays", "examples"]
         .map(|folder| manifests::root().join(folder));
     let files =
         manifests::yaml_files().into_iter().filter(|path| folders.iter().any(|f| path.starts_with(f)));
