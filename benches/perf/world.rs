@@ -269,7 +269,7 @@ impl World {
         self.spent.telling += started.elapsed();
     }
 
-    /// Writes what was reserved of the pod's claims, and for its extended resources, as PreBind does.
+    /// Writes what was reserved of the pod's claims and extended resources, as PreBind does.
     fn pre_bind(&mut self, pod: &PodInfo) {
         let consumer = ClaimConsumer {
             api_group: "".into(),
