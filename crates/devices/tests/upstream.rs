@@ -39,7 +39,7 @@ use shared::case;
 use shared::generate::Generator;
 
 /// The number of cases without `SUPERCARGO_DEVICES_CASES`.
-const CASES: u64 = 3_000;
+const CASES: u64 = 20_000;
 /// How often upstream is asked before a difference counts: it walks over maps in random order.
 const ATTEMPTS: usize = 10;
 /// The same for its allocator `stable`, which tries the second one of two pools first in one of
@@ -99,6 +99,16 @@ fn shrink(oracle: &mut Oracle, mut case: Case, mut found: String) -> Result<(Cas
     Ok((case, found))
 }
 
+/// What marks an answer in which something is used.
+const MARKS: [(&str, &str); 6] = [
+    ("with a share", "shareID"),
+    ("with an alternative", "/s"),
+    ("with admin access", "adminAccess"),
+    ("with conditions", "bindingConditions"),
+    ("with a configuration", "FromClaim"),
+    ("with a selector", "matchExpressions"),
+];
+
 /// What kinds of answers there were.
 #[derive(Default)]
 struct Report {
@@ -112,6 +122,15 @@ impl Report {
         *self.kinds.entry(kind).or_default() += 1;
     }
 
+    /// Fails if the cases show too little of something.
+    fn check(&self) {
+        let wanted = ["allocated", "does not fit", "invalid pools", "errors"];
+        for kind in wanted.into_iter().chain(MARKS.map(|(kind, _)| kind)) {
+            let count = self.kinds.get(kind).copied().unwrap_or_default();
+            assert!(count >= 100, "{count} answers: {kind}");
+        }
+    }
+
     fn add(&mut self, outcome: &Outcome) {
         self.steps += outcome.steps;
         if !outcome.results.is_empty() {
@@ -123,14 +142,7 @@ impl Report {
             *self.errors.entry(kind_of(&outcome.error)).or_default() += 1;
         }
         let text = |name: &str| outcome.results.iter().any(|result| result.to_string().contains(name));
-        for (kind, name) in [
-            ("with a share", "shareID"),
-            ("with an alternative", "/s"),
-            ("with admin access", "adminAccess"),
-            ("with conditions", "bindingConditions"),
-            ("with a configuration", "FromClaim"),
-            ("with a selector", "matchExpressions"),
-        ] {
+        for (kind, name) in MARKS {
             if text(name) {
                 self.count(kind);
             }
@@ -173,6 +185,9 @@ fn generated_clusters_match_upstream() -> Result<()> {
         }
     }
     eprintln!("{cases} cases, {} steps: {:#?}\n{:#?}", report.steps, report.kinds, report.errors);
+    if cases >= CASES {
+        report.check();
+    }
     let total = differing.len();
     let mut text = String::new();
     for (seed, case, found) in differing.into_iter().take(MAX_REPORTED) {
