@@ -1,4 +1,4 @@
-//! The limit of a search: `filterTimeout`.
+//! The limit of a search, `filterTimeout`; claims that other pods are about to write.
 
 use supercargo_framework::objects::{DeviceCount, Objects};
 use supercargo_framework::pod::RareSpec;
@@ -27,11 +27,30 @@ fn verdict(args: &Value, count: i64) -> Status {
     for object in [class(), slice("s", &names, 1), twice] {
         objects.insert(object.into());
     }
+    verdict_with(&objects, args)
+}
+
+/// The verdict on a node for a pod with the claim `c`.
+fn verdict_with(objects: &Objects, args: &Value) -> Status {
     let entry = PodClaim { name: "c".into(), source: PodClaimSource::Claim("c".into()) };
     let rare = RareSpec { resource_claims: Box::new([entry]), ..RareSpec::default() };
     let pod = pod("p").with_spec(|spec| spec.rare = Some(Box::new(rare))).build();
     let cluster = nodes([node_info(node("n").build(), [])]);
-    driver_with_args(NAME, args.clone()).verdicts(&pod, &cluster, &objects).remove(0)
+    driver_with_args(NAME, args.clone()).verdicts(&pod, &cluster, objects).remove(0)
+}
+
+#[test]
+fn a_pod_waits_for_a_claim_that_another_is_about_to_write() {
+    let mut objects = Objects::default();
+    for object in [class(), slice("s", &["a", "b"], 1), claim("c", |_| {})] {
+        objects.insert(object.into());
+    }
+    assert!(objects.add_pending(claim("c", |body| body.allocation = Some(allocation("a"))).into()));
+    let status = verdict_with(&objects, &json!({}));
+    let text = "resource claim default/c is in the process of being allocated";
+    assert_eq!((status.code(), &*status.message()), (Code::UnschedulableAndUnresolvable, text));
+    objects.remove_pending("uid-default/c");
+    assert!(verdict_with(&objects, &json!({})).is_success());
 }
 
 #[test]
