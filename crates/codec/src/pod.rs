@@ -21,7 +21,7 @@ use super::json::Obj;
 use super::metadata::{DeclaredKeys, required};
 use super::raw::untyped_text;
 
-pub(crate) use self::slim::Condition;
+pub(crate) use self::slim::{ClaimStatus, Condition, WirePodClaim};
 
 /// Decodes pods and shares equal parts of them.
 #[derive(Debug)]

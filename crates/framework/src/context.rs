@@ -77,7 +77,15 @@ pub enum Command {
     /// Note that the pod's binding is about to write the allocation in this copy of a claim; see
     /// [`Objects::add_pending`].
     AddPending(Arc<Object>),
-    /// End a pending allocation.
+    /// The same for a pod of a group. Other pods of it may use the allocation in the same cycle;
+    /// see [`Objects::share_pending`].
+    SharePending {
+        /// The copy of the claim.
+        claim: Arc<Object>,
+        /// The key of the group.
+        group: Arc<str>,
+    },
+    /// End a pending allocation, for one pod that uses it.
     RemovePending(Arc<Object>),
     /// Send a request that writes an object, and [assume](Objects::assume) the answer.
     Write {
@@ -347,6 +355,12 @@ impl<'a> Context<'a> {
     pub fn pending_allocation(&self, claim: &Object) -> Option<&'a Arc<Object>> {
         self.note(|| Read::Object { resource: claim.resource.clone(), key: Arc::clone(&claim.key) });
         self.objects.pending(&claim.uid)
+    }
+
+    /// The same if the pods of a group, by its key, may share it; see [`Objects::share_pending`].
+    pub fn shared_allocation(&self, claim: &Object, group: &str) -> Option<&'a Arc<Object>> {
+        self.note(|| Read::Object { resource: claim.resource.clone(), key: Arc::clone(&claim.key) });
+        self.objects.shared_pending(&claim.uid, group)
     }
 
     /// All objects of these kinds, and their pending allocations, for a plugin that follows their

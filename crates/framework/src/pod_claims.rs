@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::indexed::{Indexed, Keyed};
 use crate::pod::PodInfo;
 
-/// An entry of `spec.resourceClaims`.
+/// An entry of `spec.resourceClaims` of a pod or a PodGroup.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodClaim {
     /// `name`: containers and the status refer to the entry by it.
@@ -37,7 +37,7 @@ pub struct PodClaimStatuses {
     pub extended: Option<ExtendedClaimStatus>,
 }
 
-/// An entry of `status.resourceClaimStatuses`.
+/// An entry of `status.resourceClaimStatuses` of a pod or a PodGroup.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodClaimStatus {
     /// `name`: that of the entry in the spec.
@@ -79,7 +79,7 @@ pub struct ExtendedRequest {
 pub enum PodClaimName<'a> {
     /// The name in the spec.
     Given(&'a Arc<str>),
-    /// The name of a claim that a controller created; the pod must control it.
+    /// The name of a claim that a controller created; the pod or its group must control it.
     Generated(&'a Arc<str>),
     /// The status says that no claim is needed.
     NotNeeded,
@@ -87,6 +87,24 @@ pub enum PodClaimName<'a> {
     NotCreated,
     /// The spec has no source that this version knows.
     Unknown,
+}
+
+impl PodClaim {
+    /// The name of the claim of this entry, with the status of an entry.
+    pub(crate) fn name_by<'a>(
+        &'a self,
+        status: impl FnOnce(&'a str) -> Option<&'a PodClaimStatus>,
+    ) -> PodClaimName<'a> {
+        match &self.source {
+            PodClaimSource::Claim(name) => PodClaimName::Given(name),
+            PodClaimSource::Unknown => PodClaimName::Unknown,
+            PodClaimSource::Template(_) => match status(&self.name) {
+                None => PodClaimName::NotCreated,
+                Some(PodClaimStatus { claim: None, .. }) => PodClaimName::NotNeeded,
+                Some(PodClaimStatus { claim: Some(name), .. }) => PodClaimName::Generated(name),
+            },
+        }
+    }
 }
 
 impl PodInfo {
@@ -101,15 +119,7 @@ impl PodInfo {
     /// The name of the claim of an entry of this pod's spec. Of several statuses with the entry's
     /// name, the first applies.
     pub fn claim_name<'a>(&'a self, claim: &'a PodClaim) -> PodClaimName<'a> {
-        match &claim.source {
-            PodClaimSource::Claim(name) => PodClaimName::Given(name),
-            PodClaimSource::Unknown => PodClaimName::Unknown,
-            PodClaimSource::Template(_) => match self.claim_status(&claim.name) {
-                None => PodClaimName::NotCreated,
-                Some(PodClaimStatus { claim: None, .. }) => PodClaimName::NotNeeded,
-                Some(PodClaimStatus { claim: Some(name), .. }) => PodClaimName::Generated(name),
-            },
-        }
+        claim.name_by(|entry| self.claim_status(entry))
     }
 
     fn claim_status<'a>(&'a self, entry: &'a str) -> Option<&'a PodClaimStatus> {

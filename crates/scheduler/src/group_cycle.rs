@@ -97,7 +97,9 @@ impl Scheduler {
             // This lets pods that came meanwhile continue.
             GroupOutcome::Scheduled
         } else {
-            self.attempt_group(now, root, members, calls)
+            let outcome = self.attempt_group(now, root, members, calls);
+            self.objects.end_sharing();
+            outcome
         };
         self.with_queue(now, |queue, cx| queue.end_group(cx, entry, outcome));
     }

@@ -116,7 +116,10 @@ impl Scheduler {
                     return (nominations, status);
                 }
                 // This status is final: reasons of earlier plugins are dropped.
-                Code::UnschedulableAndUnresolvable => return (Nominations::new(), status),
+                Code::UnschedulableAndUnresolvable => {
+                    self.execute(now, commands);
+                    return (Nominations::new(), status);
+                }
                 Code::Unschedulable => {
                     self.execute(now, commands);
                     reasons.extend(status.reasons().iter().cloned());
@@ -234,8 +237,8 @@ impl PostFilterCycle<'_, '_> {
 /// The commands that a trial may execute: those that the opposite command undoes.
 fn local(commands: Vec<Command>) -> Vec<Command> {
     let is_local = |command: &Command| {
-        use Command::{AddPending, Assume, RemovePending, Restore};
-        matches!(command, Assume(_) | Restore(_) | AddPending(_) | RemovePending(_))
+        use Command::{AddPending, Assume, RemovePending, Restore, SharePending};
+        matches!(command, Assume(_) | Restore(_) | AddPending(_) | SharePending { .. } | RemovePending(_))
     };
     commands.into_iter().filter(is_local).collect()
 }

@@ -390,6 +390,12 @@ impl Scheduler {
                         self.anomaly(&format!("{} {} already has an allocation", claim.resource, claim.key));
                     }
                 }
+                Command::SharePending { claim, group } => {
+                    self.cache.note_object(&claim);
+                    if !self.objects.share_pending(Arc::clone(&claim), group) {
+                        self.anomaly(&format!("{} {} already has an allocation", claim.resource, claim.key));
+                    }
+                }
                 Command::RemovePending(claim) => {
                     self.cache.note_object(&claim);
                     self.objects.remove_pending(&claim.uid);

@@ -12,7 +12,7 @@ use crate::error::FieldError;
 use crate::interners::Interners;
 use crate::json::{List, Obj, Str};
 use crate::metadata::{Metadata, time};
-use crate::pod::Condition;
+use crate::pod::{ClaimStatus, Condition, WirePodClaim};
 
 /// The condition that says whether the group was scheduled once.
 const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
@@ -49,6 +49,9 @@ struct WireSpec<'a> {
     priority: Option<i32>,
     #[serde(borrow)]
     preemption_policy: Option<Str<'a>>,
+    /// Of a PodGroup.
+    #[serde(borrow)]
+    resource_claims: List<Obj<WirePodClaim<'a>>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -87,10 +90,12 @@ struct DisruptionMode {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct GroupStatus<'a> {
     #[serde(borrow)]
     conditions: List<Obj<Condition<'a>>>,
+    #[serde(borrow)]
+    resource_claim_statuses: List<Obj<ClaimStatus<'a>>>,
 }
 
 impl<'a> Document<'a> for WirePodGroup<'a> {
@@ -101,9 +106,12 @@ impl<'a> Document<'a> for WirePodGroup<'a> {
     fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
         let mut conditions = self.status.conditions.iter().enumerate();
         let condition = conditions.find(|(_, condition)| &*condition.kind == INITIALLY_SCHEDULED);
+        let statuses = &self.status.resource_claim_statuses;
         Ok(Body::PodGroup(PodGroup {
             spec: self.spec.read(GroupKind::Pods, &self.metadata, shared)?,
             initially_scheduled: condition.map(|(i, it)| shared.pod_condition(i, it)).transpose()?,
+            claims: self.spec.resource_claims.iter().map(|claim| shared.pod_claim(claim)).collect(),
+            claim_statuses: statuses.iter().map(|status| shared.claim_status(status)).collect(),
         }))
     }
 }

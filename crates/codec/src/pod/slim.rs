@@ -76,7 +76,7 @@ message!(SchedulingGroup { 1 => pod_group_name });
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct WirePodClaim<'a> {
+pub(crate) struct WirePodClaim<'a> {
     #[serde(borrow)]
     pub(super) name: Str<'a>,
     #[serde(borrow)]
@@ -289,7 +289,7 @@ message!(ContainerStatus { 1 => name, 10 => allocated_resources as quantities, 1
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct ClaimStatus<'a> {
+pub(crate) struct ClaimStatus<'a> {
     #[serde(borrow)]
     pub(super) name: Str<'a>,
     #[serde(borrow)]

@@ -175,7 +175,7 @@ impl Interners {
         found.into()
     }
 
-    fn pod_claim(&mut self, claim: &WirePodClaim<'_>) -> PodClaim {
+    pub(crate) fn pod_claim(&mut self, claim: &WirePodClaim<'_>) -> PodClaim {
         let source = match (&claim.resource_claim_name, &claim.resource_claim_template_name) {
             (Some(name), _) => PodClaimSource::Claim(self.text(name)),
             (None, Some(template)) => PodClaimSource::Template(self.text(template)),

@@ -49,13 +49,16 @@ impl Interners {
         if generated.is_empty() && extended.is_none() {
             return None;
         }
-        let of_entry = |status: &Obj<ClaimStatus<'_>>| PodClaimStatus {
-            name: self.text(&status.name),
-            claim: status.resource_claim_name.as_ref().map(|name| self.text(name)),
-        };
-        let generated = generated.iter().map(of_entry).collect();
+        let generated = generated.iter().map(|status| self.claim_status(status)).collect();
         let extended = extended.as_ref().map(|status| self.extended_claim(status));
         Some(Box::new(PodClaimStatuses { generated, extended }))
+    }
+
+    pub(crate) fn claim_status(&mut self, status: &ClaimStatus<'_>) -> PodClaimStatus {
+        PodClaimStatus {
+            name: self.text(&status.name),
+            claim: status.resource_claim_name.as_ref().map(|name| self.text(name)),
+        }
     }
 
     fn extended_claim(&mut self, status: &ExtendedClaimStatus<'_>) -> pod_claims::ExtendedClaimStatus {

@@ -8,6 +8,7 @@ use supercargo_framework::objects::{
     Namespace, Object, PersistentVolume, PersistentVolumeClaim, PodGroup, Untranslatable, VolumeMode,
     resources,
 };
+use supercargo_framework::pod_claims::{PodClaim, PodClaimName, PodClaimSource, PodClaimStatus};
 use supercargo_framework::selector::LabelSelector;
 
 use crate::ObjectKind;
@@ -479,8 +480,15 @@ fn a_pod_group_is_read_with_every_field() {
             "disruptionMode": {"all": {}},
             "priority": 7,
             "preemptionPolicy": "Never",
+            "resourceClaims": [
+                {"name": "one", "resourceClaimName": "c"},
+                {"name": "other", "resourceClaimTemplateName": "t"},
+            ],
         },
-        "status": {"conditions": [{"type": "Other", "status": "True"}, condition]},
+        "status": {
+            "conditions": [{"type": "Other", "status": "True"}, condition],
+            "resourceClaimStatuses": [{"name": "other", "resourceClaimName": "d"}],
+        },
     }));
     let known = read.initially_scheduled.as_ref().unwrap();
     assert_eq!((&*known.status, &*known.reason, &*known.message), ("False", "Unschedulable", "m"));
@@ -495,8 +503,19 @@ fn a_pod_group_is_read_with_every_field() {
         never_preempts: Some(true),
         created: 0,
     };
-    let expected = PodGroup { spec, initially_scheduled: read.initially_scheduled.clone() };
+    let entry = |name: &str, source| PodClaim { name: name.into(), source };
+    let expected = PodGroup {
+        spec,
+        initially_scheduled: read.initially_scheduled.clone(),
+        claims: Box::new([
+            entry("one", PodClaimSource::Claim("c".into())),
+            entry("other", PodClaimSource::Template("t".into())),
+        ]),
+        claim_statuses: Box::new([PodClaimStatus { name: "other".into(), claim: Some("d".into()) }]),
+    };
     assert_eq!(read, expected);
+    let names: Vec<_> = read.claims.iter().map(|claim| read.claim_name(claim)).collect();
+    assert_eq!(names, [PodClaimName::Given(&"c".into()), PodClaimName::Generated(&"d".into())]);
     let basic = json!({"spec": {"schedulingPolicy": {"basic": {}}, "disruptionMode": {"single": {}}}});
     assert_eq!(group(basic), PodGroup::default());
     assert_eq!(group(json!({})), PodGroup::default());

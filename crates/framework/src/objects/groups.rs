@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Body, Object};
 use crate::pod::PodCondition;
+use crate::pod_claims::{PodClaim, PodClaimName, PodClaimStatus};
 
 /// scheduling.k8s.io/v1beta1 PodGroup.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -16,6 +17,20 @@ pub struct PodGroup {
     pub spec: GroupSpec,
     /// The condition `PodGroupInitiallyScheduled`.
     pub initially_scheduled: Option<PodCondition>,
+    /// `spec.resourceClaims`: pods with the same entry share its claim.
+    #[serde(default)]
+    pub claims: Box<[PodClaim]>,
+    /// `status.resourceClaimStatuses`.
+    #[serde(default)]
+    pub claim_statuses: Box<[PodClaimStatus]>,
+}
+
+impl PodGroup {
+    /// The name of the claim of an entry of `spec.resourceClaims` (upstream's
+    /// `resourceclaim.NameFromPodGroup`).
+    pub fn claim_name<'a>(&'a self, claim: &'a PodClaim) -> PodClaimName<'a> {
+        claim.name_by(|entry| self.claim_statuses.iter().find(|status| *status.name == *entry))
+    }
 }
 
 /// scheduling.k8s.io/v1alpha3 CompositePodGroup.
@@ -77,7 +92,7 @@ impl GroupSpec {
 
 impl From<GroupSpec> for PodGroup {
     fn from(spec: GroupSpec) -> Self {
-        Self { spec, initially_scheduled: None }
+        Self { spec, ..Self::default() }
     }
 }
 

@@ -12,12 +12,29 @@ use super::{Object, ObjectBody, Objects, ResourceClaim, resources, uid_of_extend
 /// runs, but the devices are taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingAllocations {
-    by_uid: BTreeMap<Arc<str>, Arc<Object>>,
+    by_uid: BTreeMap<Arc<str>, Pending>,
+    /// Whether a group may have some to share.
+    are_shared: bool,
     /// UIDs of claims.
     changes: ChangedKeys,
 }
 
+#[derive(Clone, Debug)]
+struct Pending {
+    claim: Arc<Object>,
+    /// How many pods are about to use it.
+    pods: usize,
+    /// The key of the group whose pods may share it: that of the current cycle.
+    group: Option<Arc<str>>,
+}
+
 impl PendingAllocations {
+    fn add(&mut self, claim: Arc<Object>, group: Option<Arc<str>>) {
+        self.are_shared |= group.is_some();
+        self.changes.add(&claim.uid);
+        self.by_uid.insert(Arc::clone(&claim.uid), Pending { claim, pods: 1, group });
+    }
+
     /// Ends the pending allocation of a claim that is now known as allocated.
     pub(super) fn settle(&mut self, object: &Object) {
         if self.by_uid.is_empty() || !is_allocated(object) {
@@ -30,9 +47,9 @@ impl PendingAllocations {
     }
 
     fn remove(&mut self, uid: &str) -> Option<Arc<Object>> {
-        let removed = self.by_uid.remove(uid)?;
-        self.changes.add(&removed.uid);
-        Some(removed)
+        let Pending { claim, .. } = self.by_uid.remove(uid)?;
+        self.changes.add(&claim.uid);
+        Some(claim)
     }
 }
 
@@ -48,29 +65,59 @@ impl Objects {
     /// The allocation is pending until it is [removed](Self::remove_pending), or until the claim is
     /// known as allocated.
     pub fn add_pending(&mut self, claim: Arc<Object>) -> bool {
-        let known = self.get(&resources::RESOURCE_CLAIM, &claim.key);
-        let is_known = known.is_some_and(|known| known.uid == claim.uid && is_allocated(known));
-        if is_known || self.pending.by_uid.contains_key(&claim.uid) {
-            return false;
+        let can_be_added = !self.is_allocation_known(&claim) && self.pending(&claim.uid).is_none();
+        if can_be_added {
+            self.pending.add(claim, None);
         }
-        self.pending.changes.add(&claim.uid);
-        self.pending.by_uid.insert(Arc::clone(&claim.uid), claim);
+        can_be_added
+    }
+
+    /// Does the same for a pod of the group with this key. Until [`end_sharing`](Self::end_sharing),
+    /// other pods of the group may use the allocation: it is pending until it was removed for each.
+    pub fn share_pending(&mut self, claim: Arc<Object>, group: Arc<str>) -> bool {
+        let is_known = self.is_allocation_known(&claim);
+        match self.pending.by_uid.get_mut(&claim.uid) {
+            Some(pending) if pending.group.as_ref() == Some(&group) => pending.pods += 1,
+            None if !is_known => self.pending.add(claim, Some(group)),
+            _ => return false,
+        }
         true
     }
 
-    /// Ends a pending allocation: it was written, or its binding failed.
+    /// The cycle of a group ends: pods do not share the pending allocations of earlier cycles.
+    pub fn end_sharing(&mut self) {
+        if std::mem::take(&mut self.pending.are_shared) {
+            self.pending.by_uid.values_mut().for_each(|pending| pending.group = None);
+        }
+    }
+
+    fn is_allocation_known(&self, claim: &Object) -> bool {
+        let known = self.get(&resources::RESOURCE_CLAIM, &claim.key);
+        known.is_some_and(|known| known.uid == claim.uid && is_allocated(known))
+    }
+
+    /// Ends a pending allocation, as far as one pod uses it: it was written, or the pod's binding
+    /// failed. Returns it if no other pod does.
     pub fn remove_pending(&mut self, claim_uid: &str) -> Option<Arc<Object>> {
-        self.pending.remove(claim_uid)
+        let pending = self.pending.by_uid.get_mut(claim_uid)?;
+        pending.pods -= 1;
+        if pending.pods == 0 { self.pending.remove(claim_uid) } else { None }
     }
 
     /// The pending allocation of a claim, by its UID.
     pub fn pending(&self, claim_uid: &str) -> Option<&Arc<Object>> {
-        self.pending.by_uid.get(claim_uid)
+        self.pending.by_uid.get(claim_uid).map(|pending| &pending.claim)
+    }
+
+    /// The same if the pods of a group, by its key, may share it.
+    pub fn shared_pending(&self, claim_uid: &str, group: &str) -> Option<&Arc<Object>> {
+        let pending = self.pending.by_uid.get(claim_uid)?;
+        (pending.group.as_deref() == Some(group)).then_some(&pending.claim)
     }
 
     /// All pending allocations, ordered by UID.
     pub fn list_pending(&self) -> impl Iterator<Item = &Arc<Object>> {
-        self.pending.by_uid.values()
+        self.pending.by_uid.values().map(|pending| &pending.claim)
     }
 
     /// The position in the changes of pending allocations.
@@ -132,6 +179,26 @@ mod tests {
         let namesake = Arc::new(Object { uid: "other".into(), ..(*claim("c", "4", true)).clone() });
         assert!(objects.add_pending(namesake), "an earlier claim of that name");
         assert!(objects.add_pending(claim("new", "", true)), "a claim that does not exist yet");
+    }
+
+    #[test]
+    fn pods_of_a_group_share_a_pending_allocation_in_one_cycle() {
+        let mut objects = with_pending();
+        let share = |objects: &mut Objects, name: &str, group: &str| {
+            objects.share_pending(claim(name, "5", true), group.into())
+        };
+        objects.insert(claim("c", "5", false));
+        assert!(!share(&mut objects, "a", "ns/g"), "it is that of another pod");
+        assert!(share(&mut objects, "c", "ns/g") && share(&mut objects, "c", "ns/g"));
+        assert!(!share(&mut objects, "c", "ns/h"), "another group");
+        let is_shared = |objects: &Objects| objects.shared_pending("uid-ns/c", "ns/g").is_some();
+        assert!(is_shared(&objects) && objects.shared_pending("uid-ns/c", "ns/h").is_none());
+        objects.end_sharing();
+        assert!(!is_shared(&objects) && !share(&mut objects, "c", "ns/g"));
+        assert!(objects.remove_pending("uid-ns/c").is_none(), "the other pod still uses it");
+        assert!(objects.pending("uid-ns/c").is_some());
+        assert!(objects.remove_pending("uid-ns/c").is_some());
+        assert!(objects.pending("uid-ns/c").is_none());
     }
 
     #[test]
