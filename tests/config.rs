@@ -162,8 +162,8 @@ fn invalid_command_line_is_rejected_with_a_suggestion() {
         (&["run", "--feature-gates=AllBetas=true"], "unrecognized feature gate: AllBetas; did you mean"),
         (&["run", "--feature-gates=SidecarContainers=true"], "Kubernetes 1.37 removed it"),
         (
-            &["run", "--feature-gates=DRAWorkloadResourceClaims=true"],
-            "DRAWorkloadResourceClaims is not supported by supercargo yet",
+            &["run", "--feature-gates=DRADerivedAttributes=true"],
+            "DRADerivedAttributes is not supported by supercargo yet",
         ),
         (
             &["run", "--leader-elect-lease-duration=1s"],

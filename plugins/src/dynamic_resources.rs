@@ -65,6 +65,10 @@ struct DynamicResources {
     with_rules: bool,
     /// Whether groups can be limited to one domain of a topology.
     with_topology: bool,
+    /// Whether the pods of a group are tried together.
+    with_groups: bool,
+    /// Whether groups have claims.
+    with_group_claims: bool,
     devices: Mutex<Devices>,
 }
 
@@ -78,6 +82,8 @@ pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plu
         with_extended: features.enabled(Feature::DRAExtendedResource),
         with_rules,
         with_topology: features.enabled(Feature::TopologyAwareWorkloadScheduling),
+        with_groups: features.enabled(Feature::GenericWorkload),
+        with_group_claims: features.enabled(Feature::DRAWorkloadResourceClaims),
         devices: Mutex::new(Devices::new(of_allocator, with_rules)),
     }))
 }
@@ -93,7 +99,9 @@ struct Found {
 /// The claims of the pod, in the order of its spec.
 struct Claims {
     all: Box<[Arc<Object>]>,
-    /// Of those without an allocation, if the pod's extended resources are not of devices.
+    /// Copies of those that another pod of the group is about to write, with their allocation.
+    shared: Vec<Arc<Object>>,
+    /// Of those that have to be allocated, if the pod's extended resources are not of devices.
     demand: Option<Arc<Variant>>,
     extended: Option<ExtendedResources>,
 }
@@ -112,8 +120,21 @@ fn claims(state: &CycleState) -> Option<&Arc<Claims>> {
 }
 
 impl Claims {
-    fn to_allocate(&self) -> impl Iterator<Item = &Arc<Object>> {
+    fn without_allocation(&self) -> impl Iterator<Item = &Arc<Object>> {
         self.all.iter().filter(|claim| body(claim).allocation.is_none())
+    }
+
+    fn to_allocate(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.without_allocation().filter(|claim| self.shared(claim).is_none())
+    }
+
+    fn shared(&self, claim: &Object) -> Option<&Arc<Object>> {
+        self.shared.iter().find(|shared| shared.uid == claim.uid)
+    }
+
+    /// All claims, with the allocations that they are about to have.
+    fn as_shared(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.all.iter().map(|claim| self.shared(claim).unwrap_or(claim))
     }
 
     /// Whether something may have to be allocated.
@@ -153,13 +174,14 @@ impl Plugin for DynamicResources {
 
 impl PreEnqueuePlugin for DynamicResources {
     fn pre_enqueue(&self, cx: &QueueContext<'_>, pod: &PodInfo) -> Status {
-        claims::known(pod, cx.objects).map_or_else(Status::unresolvable, |_| Status::success())
+        let group = group_of(pod, self.with_group_claims);
+        claims::known(pod, group, cx.objects).map_or_else(Status::unresolvable, |_| Status::success())
     }
 }
 
 impl PreFilterPlugin for DynamicResources {
     fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
-        let found = match Self::claims_of(cx, pod) {
+        let found = match self.claims_of(cx, pod) {
             Ok(found) => found,
             Err(reason) => return PreFilter::Reject(Status::unresolvable(reason)),
         };
@@ -167,12 +189,15 @@ impl PreFilterPlugin for DynamicResources {
         if found.is_empty() && extended.is_none() {
             return PreFilter::Skip;
         }
-        if let Err(status) = found.iter().try_for_each(|claim| self.check(cx, *claim)) {
+        let shared = self.shared(cx, pod, &found);
+        let is_shared = |claim: &Object| shared.iter().any(|shared| shared.uid == claim.uid);
+        let mut others = found.iter().filter(|claim| !is_shared(claim.object));
+        if let Err(status) = others.try_for_each(|claim| self.check(cx, *claim)) {
             return PreFilter::Reject(status);
         }
         let all: Box<[Arc<Object>]> = found.iter().map(|claim| Arc::clone(claim.object)).collect();
         self.devices().begin_attempt();
-        let mut claims = Claims { all, demand: None, extended };
+        let mut claims = Claims { all, shared, demand: None, extended };
         if claims.extended.is_none() && claims.to_allocate().next().is_some() {
             let demand = self.demand(cx, claims.to_allocate());
             claims.demand = Some(Arc::new(Variant { demand, created: None }));
@@ -186,8 +211,31 @@ impl PreFilterPlugin for DynamicResources {
 impl DynamicResources {
     /// The claims of the pod. Reading them is not recorded: answers are kept by what the claims
     /// request, for pods with other claims, too.
-    fn claims_of<'a>(cx: &Context<'a>, pod: &'a PodInfo) -> Result<Vec<Typed<'a, ResourceClaim>>, String> {
-        cx.untracked(|| claims::of_pod(pod, |key| cx.object(&resources::RESOURCE_CLAIM, key)))
+    fn claims_of<'a>(
+        &self,
+        cx: &Context<'a>,
+        pod: &'a PodInfo,
+    ) -> Result<Vec<Typed<'a, ResourceClaim>>, String> {
+        let group = group_of(pod, self.with_group_claims);
+        cx.untracked(|| claims::of_pod(pod, group, |key| cx.object(&resources::RESOURCE_CLAIM, key)))
+    }
+
+    /// Copies of the claims that another pod of the group is about to write, in the same cycle.
+    fn shared(
+        &self,
+        cx: &Context<'_>,
+        pod: &PodInfo,
+        claims: &[Typed<'_, ResourceClaim>],
+    ) -> Vec<Arc<Object>> {
+        let Some(group) = self.sharing_group(pod).filter(|_| !claims.is_empty()) else { return Vec::new() };
+        let free = claims.iter().filter(|claim| claim.allocation.is_none());
+        let shared = free.filter_map(|claim| cx.untracked(|| cx.shared_allocation(claim.object, &group)));
+        shared.cloned().collect()
+    }
+
+    /// The key of the group whose pods share allocations that they are about to write.
+    fn sharing_group(&self, pod: &PodInfo) -> Option<Arc<str>> {
+        if self.with_groups { pod.group_key() } else { None }
     }
 
     fn devices(&self) -> MutexGuard<'_, Devices> {
@@ -320,7 +368,7 @@ impl FilterPlugin for DynamicResources {
             }
             Err(status) => return status,
         }
-        if claims.all.iter().any(|claim| self.is_unavailable(cx, claim, node.node())) {
+        if claims.as_shared().any(|claim| self.is_unavailable(cx, claim, node.node())) {
             return Status::unresolvable(UNAVAILABLE);
         }
         Status::success()
@@ -362,7 +410,7 @@ impl ScorePlugin for DynamicResources {
         };
         let mut score = 0;
         let mut unallocated = 0;
-        for claim in &claims.all {
+        for claim in claims.as_shared() {
             let claim = body(claim);
             let new = claim.allocation.is_none().then_some(unallocated);
             for (request, place) in claim.requests.iter().zip(0..) {
@@ -384,6 +432,11 @@ impl ScorePlugin for DynamicResources {
     }
 }
 
+/// The name of the pod's group, if groups count.
+fn group_of(pod: &PodInfo, with_groups: bool) -> Option<&str> {
+    pod.spec.group().filter(|_| with_groups).map(|group| &**group)
+}
+
 /// Whether one of these is the same claim: a pod may name a claim twice.
 fn is_named_before(before: &[Arc<Object>], claim: &Object) -> bool {
     before.iter().any(|other| other.uid == claim.uid)
@@ -402,33 +455,46 @@ fn chosen_before(claim: &ResourceClaim, request: &ClaimRequest) -> Option<usize>
 }
 
 impl ReservePlugin for DynamicResources {
-    fn reserve(&self, cx: &Context<'_>, state: &mut CycleState, _: &PodInfo, node: &Arc<str>) -> Status {
+    fn reserve(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo, node: &Arc<str>) -> Status {
         let Some(claims) = claims(state).cloned() else { return Status::success() };
         let Some(info) = cx.nodes().get(node) else {
             return Status::error(format!("node {node:?} not found"));
         };
         let variant = match self.on_node(cx, &claims, info.node()) {
-            Ok(Some(variant)) => variant,
-            Ok(None) => return Status::success(),
+            Ok(None) if claims.shared.is_empty() => return Status::success(),
+            Ok(variant) => variant,
             Err(status) => return status,
         };
-        // The objects have not changed since the node was filtered.
-        let allocation = match self.allocate(&variant.demand, info.node()) {
-            Ok(allocation) => allocation,
-            Err(status) => return status,
-        };
-        let created = variant.created.as_ref();
-        let to_allocate = || claims.to_allocate().chain(created.map(|created| &created.claim));
-        let mut share_ids = write::ShareIds::new(to_allocate());
-        let allocations = allocation.into_claims(&variant.demand, node, &mut || share_ids.next());
-        let mut reserved: Vec<Arc<Object>> = to_allocate()
-            .zip(allocations)
-            .map(|(claim, allocation)| Arc::new(write::allocated(claim, allocation)))
+        let created = variant.as_ref().and_then(|variant| variant.created.as_ref());
+        let mut new = Vec::new();
+        if let Some(variant) = &variant {
+            // The objects have not changed since the node was filtered.
+            let allocation = match self.allocate(&variant.demand, info.node()) {
+                Ok(allocation) => allocation,
+                Err(status) => return status,
+            };
+            let to_allocate = || claims.to_allocate().chain(created.map(|created| &created.claim));
+            let mut share_ids = write::ShareIds::new(to_allocate());
+            let allocations = allocation.into_claims(&variant.demand, node, &mut || share_ids.next());
+            let pairs = to_allocate().zip(allocations);
+            new.extend(pairs.map(|(claim, allocation)| Arc::new(write::allocated(claim, allocation))));
+        }
+        let mut new = new.into_iter();
+        let mut reserved: Vec<Arc<Object>> = claims
+            .without_allocation()
+            .filter_map(|claim| claims.shared(claim).cloned().or_else(|| new.next()))
             .collect();
+        reserved.extend(new);
+        let group = self.sharing_group(pod);
         for (index, claim) in reserved.iter().enumerate() {
-            if !is_named_before(&reserved[..index], claim) {
-                cx.command(Command::AddPending(Arc::clone(claim)));
+            if is_named_before(&reserved[..index], claim) {
+                continue;
             }
+            let claim = Arc::clone(claim);
+            cx.command(match &group {
+                None => Command::AddPending(claim),
+                Some(group) => Command::SharePending { claim, group: Arc::clone(group) },
+            });
         }
         let created = created.and_then(|created| {
             let mappings = Arc::clone(&created.mappings);
@@ -443,8 +509,11 @@ impl ReservePlugin for DynamicResources {
     fn unreserve(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo, _: &Arc<str>) {
         let Some(claims) = claims(state) else { return };
         if let Some(Reserved { claims, created }) = state.read() {
-            for claim in claims.iter().chain(created.as_ref().map(|created| &created.claim)) {
-                cx.command(Command::RemovePending(Arc::clone(claim)));
+            let created = created.as_ref().map(|created| &created.claim);
+            for (index, claim) in claims.iter().chain(created).enumerate() {
+                if !is_named_before(&claims[..index], claim) {
+                    cx.command(Command::RemovePending(Arc::clone(claim)));
+                }
             }
         }
         for (index, claim) in claims.all.iter().enumerate() {
@@ -455,7 +524,7 @@ impl ReservePlugin for DynamicResources {
             let is_held = ResourceClaim::of(&latest.body)
                 .is_some_and(|body| body.allocation.is_some() && claims::is_reserved_for(body, &pod.uid));
             if latest.uid == claim.uid && is_held {
-                cx.command(release::unreserve(latest, pod));
+                cx.command(release::unreserve(latest, &pod.uid.text(), pod));
             }
         }
         if claims.extended.is_some() {
@@ -473,8 +542,11 @@ impl PreBindPlugin for DynamicResources {
             Some(Reserved { claims, created }) => (Arc::clone(claims), created.clone()),
             None => Default::default(),
         };
+        let group = group_of(pod, self.with_group_claims);
         let work = pre_bind::Work {
             pod: write::Consumer::of(pod),
+            shares: self.with_groups && pod.spec.group().is_some(),
+            group: group.map(|group| pre_bind::OfGroup::new(cx, pod, group)),
             node: Arc::clone(node),
             claims: claims.all.clone(),
             reserved,
@@ -497,6 +569,6 @@ impl PreBindPlugin for DynamicResources {
 
 impl EnqueueExtensions for DynamicResources {
     fn events_to_register(self: Arc<Self>) -> Vec<EventRegistration> {
-        hint::registrations(self.with_rules)
+        hint::registrations(self.with_rules, self.with_group_claims)
     }
 }

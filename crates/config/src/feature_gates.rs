@@ -19,6 +19,7 @@ const NEEDS: &[(Feature, &[Feature])] = &[
     (Feature::TopologyAwareWorkloadScheduling, &[Feature::GenericWorkload]),
     (Feature::PodGroupPreemptionPolicy, &[Feature::GenericWorkload]),
     (Feature::CompositePodGroup, &[Feature::GenericWorkload, Feature::TopologyAwareWorkloadScheduling]),
+    (Feature::DRAWorkloadResourceClaims, &[Feature::DynamicResourceAllocation, Feature::GenericWorkload]),
 ];
 
 /// Gates of kube-scheduler that have no effect here: the feature does not exist, cannot be turned
@@ -67,10 +68,6 @@ impl Unsupported {
     const fn alpha(name: &'static str, instead: &'static str) -> Self {
         Self { name, stage: Stage::Alpha, instead }
     }
-
-    const fn beta(name: &'static str, instead: &'static str) -> Self {
-        Self { name, stage: Stage::Beta, instead }
-    }
 }
 
 const CLAIMS: &str = "claims are allocated without it";
@@ -84,7 +81,6 @@ const UNSUPPORTED: &[Unsupported] = &[
     Unsupported::alpha("DRANodeAllocatableResources", CLAIMS),
     Unsupported::alpha("DRAOptionalNodeOperations", CLAIMS),
     Unsupported::alpha("DRAPartitionableDevicesType", CLAIMS),
-    Unsupported::beta("DRAWorkloadResourceClaims", CLAIMS),
     Unsupported::alpha("InPlacePodVerticalScalingSchedulerPreemption", RESIZES),
 ];
 
@@ -436,6 +432,14 @@ mod tests {
         );
         assert!(features(&format!("{both},CompositePodGroup=true"), "1.37").unwrap().enabled(composite));
         assert!(!features("AllAlpha=true", "1.37").unwrap().enabled(composite));
+        let claims = Feature::DRAWorkloadResourceClaims;
+        let error = features("DRAWorkloadResourceClaims=true", "1.37").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "DRAWorkloadResourceClaims is enabled, but depends on features that are disabled: [GenericWorkload]"
+        );
+        assert!(features("AllBeta=true", "1.37").unwrap().enabled(claims));
+        assert!(!features("AllBeta=true,GenericWorkload=false", "1.37").unwrap().enabled(claims));
     }
 
     #[test]
@@ -519,9 +523,9 @@ mod tests {
                 "unrecognized feature gate: SidecarContainers; Kubernetes 1.37 removed it: the feature is always on",
             ),
             (
-                "DRAWorkloadResourceClaims=true",
+                "DRADerivedAttributes=true",
                 "1.37",
-                "feature gate DRAWorkloadResourceClaims is not supported by supercargo yet: claims are allocated without it; leave it off",
+                "feature gate DRADerivedAttributes is not supported by supercargo yet: claims are allocated without it; leave it off",
             ),
             ("kubelet:X=true", "1.37", "\"kubelet:X\": the only component is kube"),
             (

@@ -111,6 +111,8 @@ features! {
     DRAResourceClaimDeviceStatus: beta beta beta ga,
     /// The search for devices on a node ends after a time.
     DRASchedulerFilterTimeout: beta beta beta beta,
+    /// Pods of a group share claims of the group.
+    DRAWorkloadResourceClaims: absent absent absent beta_off,
 }
 
 /// The stage of a feature.

@@ -15,6 +15,7 @@ mod extenders;
 mod fake;
 mod features;
 mod fits;
+mod group_claims;
 mod group_preemption;
 mod groups;
 mod panics;

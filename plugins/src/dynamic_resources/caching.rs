@@ -30,7 +30,7 @@ impl SignPlugin for DynamicResources {
         if pod.spec.resource_claims().is_empty() && !is_extended {
             return Ok(());
         }
-        let claims = Self::claims_of(cx, pod).map_err(|_| Unsignable)?;
+        let claims = self.claims_of(cx, pod).map_err(|_| Unsignable)?;
         if claims
             .iter()
             .any(|claim| claim.allocation.is_some() || cx.pending_allocation(claim.object).is_some())

@@ -2,9 +2,15 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::objects::{Object, ObjectBody as _, Objects, ResourceClaim, Typed, resources};
+use supercargo_framework::objects::{
+    ClaimConsumer, Object, ObjectBody as _, Objects, PodGroup, ResourceClaim, Typed, resources,
+};
 use supercargo_framework::pod_claims::PodClaimName;
 use supercargo_framework::{PodInfo, Uid};
+
+/// The API group of PodGroups, and the name of the kind in reservations.
+const SCHEDULING: &str = "scheduling.k8s.io";
+const POD_GROUPS: &str = "podgroups";
 
 /// The body of a claim.
 pub(super) fn body(claim: &Object) -> &ResourceClaim {
@@ -12,9 +18,11 @@ pub(super) fn body(claim: &Object) -> &ResourceClaim {
 }
 
 /// The claims that the pod's spec names, in its order. A claim under two names is there twice. The
-/// error is upstream's, about the first claim that is not ready.
+/// error is upstream's, about the first claim that is not ready. `group` is that of the pod, if it
+/// may control claims.
 pub(super) fn of_pod<'a>(
     pod: &'a PodInfo,
+    group: Option<&str>,
     claim_named: impl Fn(&str) -> Option<&'a Arc<Object>>,
 ) -> Result<Vec<Typed<'a, ResourceClaim>>, String> {
     let mut claims = Vec::new();
@@ -40,11 +48,15 @@ pub(super) fn of_pod<'a>(
         if claim.object.terminating {
             return Err(format!("resourceclaim {name:?} is being deleted"));
         }
-        if is_generated && !is_controlled_by(claim.object, pod) {
-            return Err(format!(
-                "ResourceClaim {key} was not created for Pod {} (Pod is not owner)",
-                pod.key()
-            ));
+        if is_generated
+            && !is_controlled_by(claim.object, &pod.uid.text())
+            && !group.is_some_and(|group| is_controlled_by_group(claim.object, group))
+        {
+            let why = match group {
+                None => "Pod is not owner".to_owned(),
+                Some(group) => format!("neither Pod nor PodGroup {group} is the owner"),
+            };
+            return Err(format!("ResourceClaim {key} was not created for Pod {} ({why})", pod.key()));
         }
         claims.push(claim);
     }
@@ -54,16 +66,83 @@ pub(super) fn of_pod<'a>(
 /// The same without recorded reads: for PreEnqueue and hints.
 pub(super) fn known<'a>(
     pod: &'a PodInfo,
+    group: Option<&str>,
     objects: &'a Objects,
 ) -> Result<Vec<Typed<'a, ResourceClaim>>, String> {
-    of_pod(pod, |key| objects.get(&resources::RESOURCE_CLAIM, key))
+    of_pod(pod, group, |key| objects.get(&resources::RESOURCE_CLAIM, key))
 }
 
-pub(super) fn is_controlled_by(object: &Object, pod: &PodInfo) -> bool {
-    object.controller.as_ref().is_some_and(|owner| *owner.uid == *pod.uid.text())
+/// Which of the pod's claims, in the order of [`of_pod`], its group names in the same way. They are
+/// those of the group.
+pub(super) fn of_group(pod: &PodInfo, group: &PodGroup) -> Box<[bool]> {
+    let entries = pod.spec.resource_claims().iter();
+    let entries = entries.filter(|entry| pod.claim_name(entry) != PodClaimName::NotNeeded);
+    entries.map(|entry| group.claims.contains(entry)).collect()
+}
+
+/// The claims that a group names and that are for it. The error is upstream's, about the first one
+/// that is not there.
+pub(super) fn named_by<'a>(
+    group: Typed<'a, PodGroup>,
+    claim_named: impl Fn(&str) -> Option<&'a Arc<Object>>,
+) -> Result<Vec<Typed<'a, ResourceClaim>>, String> {
+    let key = &group.object.key;
+    let mut claims = Vec::new();
+    for entry in &group.body.claims {
+        let (name, is_generated) = match group.body.claim_name(entry) {
+            PodClaimName::NotNeeded => continue,
+            PodClaimName::Given(name) => (name, false),
+            PodClaimName::Generated(name) => (name, true),
+            PodClaimName::NotCreated => {
+                return Err(format!("PodGroup {key}: ResourceClaim not created yet"));
+            }
+            PodClaimName::Unknown => {
+                let name = &entry.name;
+                return Err(format!(
+                    "PodGroup {key}, spec.resourceClaim {name}: none of the supported fields are set"
+                ));
+            }
+        };
+        let claim_key = format!("{}/{name}", group.object.namespace());
+        let Some(claim) = claim_named(&claim_key).and_then(Typed::of) else {
+            return Err(format!("could not find ResourceClaim {claim_key:?}"));
+        };
+        if !is_generated || is_controlled_by(claim.object, &group.object.uid) {
+            claims.push(claim);
+        }
+    }
+    Ok(claims)
+}
+
+fn is_controlled_by(object: &Object, uid: &str) -> bool {
+    object.controller.as_ref().is_some_and(|owner| *owner.uid == *uid)
+}
+
+/// Whether a PodGroup with this name controls the claim. Pods do not know the UID of their group.
+fn is_controlled_by_group(claim: &Object, group: &str) -> bool {
+    claim.controller.as_ref().is_some_and(|owner| {
+        let api_group = owner.api_version.split_once('/').map(|(group, _)| group);
+        *owner.name == *group && *owner.kind == *"PodGroup" && api_group == Some(SCHEDULING)
+    })
 }
 
 /// Whether the claim is reserved for the pod.
 pub(super) fn is_reserved_for(claim: &ResourceClaim, pod: &Uid) -> bool {
     claim.reserved_for.iter().any(|consumer| *consumer.uid == *pod.text())
+}
+
+/// Whether the claim is reserved for a PodGroup with this name.
+pub(super) fn is_reserved_for_group(claim: &ResourceClaim, group: &str) -> bool {
+    let is_group = |it: &ClaimConsumer| *it.api_group == *SCHEDULING && *it.resource == *POD_GROUPS;
+    claim.reserved_for.iter().any(|consumer| is_group(consumer) && *consumer.name == *group)
+}
+
+/// The reservation of a claim for a group.
+pub(super) fn reservation_of_group(group: &Object) -> ClaimConsumer {
+    ClaimConsumer {
+        api_group: SCHEDULING.into(),
+        resource: POD_GROUPS.into(),
+        name: group.name().into(),
+        uid: Arc::clone(&group.uid),
+    }
 }

@@ -10,12 +10,12 @@ use supercargo_framework::objects::{
 };
 use supercargo_framework::{ActionType, EventResource, PodInfo, QueueContext};
 
-use super::claims;
+use super::{claims, group_of};
 
 const CHANGED: ActionType = ActionType::ADD.union(ActionType::UPDATE);
 
 /// The events, in upstream's order.
-pub(super) fn registrations(with_rules: bool) -> Vec<EventRegistration> {
+pub(super) fn registrations(with_rules: bool, with_group_claims: bool) -> Vec<EventRegistration> {
     let other = EventResource::Other;
     let mut events = vec![
         EventRegistration::always(
@@ -25,13 +25,13 @@ pub(super) fn registrations(with_rules: bool) -> Vec<EventRegistration> {
         EventRegistration::reading(
             other(resources::RESOURCE_CLAIM),
             CHANGED | ActionType::DELETE,
-            after_claim_change,
+            move |cx, pod, change| after_claim_change(cx, pod, with_group_claims, change),
         )
         .of_claim(claim_of),
         EventRegistration::reading(
             EventResource::TargetPod,
             ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM,
-            after_pod_change,
+            move |cx, _, change| after_pod_change(cx, with_group_claims, change),
         ),
         EventRegistration::always(other(resources::DEVICE_CLASS), CHANGED),
         EventRegistration::always(other(resources::RESOURCE_SLICE), CHANGED),
@@ -61,7 +61,12 @@ fn is_allocated(claim: Option<&Object>) -> bool {
 }
 
 /// Changes of the pod's claims can help, and devices that any claim gives back.
-fn after_claim_change(cx: &QueueContext<'_>, pod: &PodInfo, change: &Change) -> Hint {
+fn after_claim_change(
+    cx: &QueueContext<'_>,
+    pod: &PodInfo,
+    with_group_claims: bool,
+    change: &Change,
+) -> Hint {
     let Change::Object { old, new } = change else {
         return Err("expected a resource claim".to_owned());
     };
@@ -71,7 +76,9 @@ fn after_claim_change(cx: &QueueContext<'_>, pod: &PodInfo, change: &Change) -> 
     let Some(claim) = ResourceClaim::of(&new.body) else {
         return Err(format!("{} {} is of another kind", new.resource, new.key));
     };
-    let Ok(claims) = claims::known(pod, cx.objects) else { return Ok(QueueingHint::Skip) };
+    let Ok(claims) = claims::known(pod, group_of(pod, with_group_claims), cx.objects) else {
+        return Ok(QueueingHint::Skip);
+    };
     if had_devices && claim.allocation.is_none() {
         return Ok(QueueingHint::Queue);
     }
@@ -110,7 +117,8 @@ fn selects(selector: &TaintRuleSelector, slice: &ResourceSlice) -> bool {
 }
 
 /// The claims of the pod were created.
-fn after_pod_change(cx: &QueueContext<'_>, _: &PodInfo, change: &Change) -> Hint {
+fn after_pod_change(cx: &QueueContext<'_>, with_group_claims: bool, change: &Change) -> Hint {
     let pod = hint::new_pod(change)?;
-    Ok(QueueingHint::queue_if(claims::known(pod, cx.objects).is_ok()))
+    let known = claims::known(pod, group_of(pod, with_group_claims), cx.objects);
+    Ok(QueueingHint::queue_if(known.is_ok()))
 }

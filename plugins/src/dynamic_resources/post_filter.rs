@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use supercargo_framework::objects::{GroupKind, GroupSpec, Object, ResourceClaim};
+use supercargo_framework::objects::{
+    GroupKey, GroupKind, GroupSpec, Object, PodGroup, ResourceClaim, Typed, resources,
+};
 use supercargo_framework::plugin::{
     GroupCycle, NodeStatuses, Nomination, Nominations, NotPreFiltered, PodGroupPostFilterPlugin,
     PostFilterPlugin, RunFilters,
@@ -19,7 +21,7 @@ use super::{DynamicResources, NAME, UNAVAILABLE, claims, release};
 struct Release {
     claim: Arc<Object>,
     command: Command,
-    text: &'static str,
+    status: Status,
 }
 
 impl PostFilterPlugin for DynamicResources {
@@ -39,9 +41,9 @@ impl PostFilterPlugin for DynamicResources {
         let Some(claims) = claims(state) else { return (Nomination::Keep, no_reason()) };
         let released = self.release(cx, pod, &claims.all, claims.extended.as_ref(), statuses);
         let status = match released {
-            Some(Release { command, text, .. }) => {
+            Some(Release { command, status, .. }) => {
                 cx.command(command);
-                Status::unschedulable(text)
+                status
             }
             None => no_reason(),
         };
@@ -50,8 +52,9 @@ impl PostFilterPlugin for DynamicResources {
 }
 
 impl PodGroupPostFilterPlugin for DynamicResources {
-    /// Does the same for each pod of the group that found no node. As upstream, it does nothing for
-    /// composite groups, and for those with constraints, also without a topology.
+    /// Does the same for each pod of the group that found no node, and then for the claims of the
+    /// group. As upstream, it does nothing for composite groups, and for those with constraints,
+    /// also without a topology.
     fn pod_group_post_filter(&self, cycle: &mut dyn GroupCycle) -> (Nominations, Status) {
         let cx = cycle.context();
         let spec = cx.forest().spec(cycle.group());
@@ -59,27 +62,97 @@ impl PodGroupPostFilterPlugin for DynamicResources {
         if cycle.group().kind == GroupKind::Groups || is_narrow {
             return (Nominations::new(), no_reason());
         }
-        let release = |(pod, statuses): (Arc<PodInfo>, &NodeStatuses)| {
-            let found = Self::claims_of(&cx, &pod).ok()?;
-            let all: Vec<_> = found.iter().map(|claim| Arc::clone(claim.object)).collect();
-            let extended = if self.with_extended { extended::of_pod(&cx, &pod) } else { None };
-            self.release(&cx, &pod, &all, extended.as_ref(), statuses)
-        };
+        let tried = cycle.rejected().into_iter().map(|(pod, statuses)| {
+            let found = self.claims_of(&cx, &pod).unwrap_or_default();
+            let claims = found.iter().map(|claim| Arc::clone(claim.object)).collect();
+            Tried { pod, claims, statuses }
+        });
+        let tried: Vec<_> = tried.collect();
+        let of_pods: Vec<_> = tried.iter().map(|it| self.release_of(&cx, it)).collect();
+        let pods_need_more = of_pods.iter().any(Option::is_none);
         let mut claims = BTreeSet::new();
-        let released = cycle.rejected().into_iter().filter_map(release);
         // Pods can share a claim.
-        let released: Vec<_> = released.filter(|it| claims.insert(Arc::clone(&it.claim.uid))).collect();
+        let of_pods: Vec<_> =
+            of_pods.into_iter().flatten().filter(|it| claims.insert(Arc::clone(&it.claim.uid))).collect();
+        let of_group = if pods_need_more && self.with_group_claims {
+            self.release_of_group(&cx, cycle.group(), &tried, &claims)
+        } else {
+            Ok(None)
+        };
         drop(cx);
-        for Release { command, .. } in released {
+        let has_released = !of_pods.is_empty();
+        for Release { command, .. } in of_pods {
             cycle.command(command);
         }
-        // As upstream, also if nothing was.
-        let text = "deallocation and deletion of ResourceClaims completed";
-        (Nominations::new(), Status::unschedulable(text))
+        let status = match of_group {
+            Ok(Some(Release { command, status, .. })) => {
+                cycle.command(command);
+                status
+            }
+            // An error would drop what is released.
+            Err(reason) if !has_released => Status::error(reason),
+            // As upstream, also if nothing was.
+            _ => Status::unschedulable("deallocation and deletion of ResourceClaims completed"),
+        };
+        (Nominations::new(), status)
     }
 }
 
+/// A pod of the group that no node took.
+struct Tried<'a> {
+    pod: Arc<PodInfo>,
+    claims: Box<[Arc<Object>]>,
+    statuses: &'a NodeStatuses,
+}
+
 impl DynamicResources {
+    fn release_of(&self, cx: &Context<'_>, tried: &Tried<'_>) -> Option<Release> {
+        let Tried { pod, claims, statuses } = tried;
+        let extended = if self.with_extended { extended::of_pod(cx, pod) } else { None };
+        self.release(cx, pod, claims, extended.as_ref(), statuses)
+    }
+
+    /// What gives back a claim that only the group uses, unless one of its pods is on a node: one
+    /// that keeps its pods off nodes loses its allocation, or another one its reservation. The
+    /// error is upstream's, about the first claim of the group that is not there.
+    fn release_of_group(
+        &self,
+        cx: &Context<'_>,
+        group: &GroupKey,
+        tried: &[Tried<'_>],
+        released: &BTreeSet<Arc<str>>,
+    ) -> Result<Option<Release>, String> {
+        let is_active = cx.members_of(&group.key).is_some_and(|members| members.scheduled() > 0);
+        let group = cx.forest().get(group).and_then(Typed::<PodGroup>::of);
+        let (Some(group), Some(first)) = (group.filter(|_| !is_active), tried.first()) else {
+            return Ok(None);
+        };
+        let uid = &*group.object.uid;
+        for Tried { pod, claims, statuses } in tried {
+            let unavailable = self.unavailable(cx, claims, statuses, |claim| {
+                is_free_but_for(body(claim), uid) && !released.contains(&claim.uid)
+            });
+            if let Some(claim) = unavailable {
+                return Ok(Some(Release {
+                    command: release::deallocate(&claim, pod),
+                    claim,
+                    status: Status::unschedulable("deallocation of PodGroup ResourceClaim completed"),
+                }));
+            }
+        }
+        let claims = claims::named_by(group, |key| cx.object(&resources::RESOURCE_CLAIM, key))?;
+        let reserved = claims.into_iter().find(|claim| {
+            claim.allocation.is_some()
+                && !released.contains(&claim.object.uid)
+                && claims::is_reserved_for_group(claim, group.object.name())
+        });
+        Ok(reserved.map(|claim| Release {
+            claim: Arc::clone(claim.object),
+            command: release::unreserve(claim.object, uid, &first.pod),
+            status: Status::unresolvable("ResourceClaim unreserved for PodGroup"),
+        }))
+    }
+
     /// What gives back a claim of a pod, if one helps.
     fn release(
         &self,
@@ -89,8 +162,33 @@ impl DynamicResources {
         extended: Option<&ExtendedResources>,
         statuses: &NodeStatuses,
     ) -> Option<Release> {
+        let uid = pod.uid.text();
+        let unavailable = self.unavailable(cx, claims, statuses, |claim| is_free_but_for(body(claim), &uid));
+        if let Some(claim) = unavailable {
+            return Some(Release {
+                command: release::deallocate(&claim, pod),
+                claim,
+                status: Status::unschedulable("deallocation of ResourceClaim completed"),
+            });
+        }
+        let Some(ExtendedResources::Stale(claim)) = extended else { return None };
+        Some(Release {
+            claim: Arc::clone(claim),
+            command: release::delete(claim, Some(pod)),
+            status: Status::unschedulable("deletion of ResourceClaim completed"),
+        })
+    }
+
+    /// The first of these claims that keeps a pod off a node.
+    fn unavailable(
+        &self,
+        cx: &Context<'_>,
+        claims: &[Arc<Object>],
+        statuses: &NodeStatuses,
+        is_asked_for: impl Fn(&Object) -> bool,
+    ) -> Option<Arc<Object>> {
         let unavailable = claims.iter().find(|claim| {
-            is_free_but_for(body(claim), pod)
+            is_asked_for(claim)
                 && statuses.iter().any(|(node, status)| {
                     // As upstream, claims do not count on a node where others cannot be allocated.
                     let is_rejected_by_claims = status.reasons().iter().any(|reason| *reason == UNAVAILABLE);
@@ -99,19 +197,7 @@ impl DynamicResources {
                         && self.is_unavailable(cx, claim, cx.node(node).node())
                 })
         });
-        if let Some(claim) = unavailable {
-            return Some(Release {
-                claim: Arc::clone(claim),
-                command: release::deallocate(claim, pod),
-                text: "deallocation of ResourceClaim completed",
-            });
-        }
-        let Some(ExtendedResources::Stale(claim)) = extended else { return None };
-        Some(Release {
-            claim: Arc::clone(claim),
-            command: release::delete(claim, Some(pod)),
-            text: "deletion of ResourceClaim completed",
-        })
+        unavailable.cloned()
     }
 }
 
@@ -119,11 +205,11 @@ fn no_reason() -> Status {
     Status::with_reasons(Code::Unschedulable, Reasons::new())
 }
 
-/// Whether no pod but this one uses the claim.
-fn is_free_but_for(claim: &ResourceClaim, pod: &PodInfo) -> bool {
+/// Whether the claim is reserved for nobody else than the pod or group with this UID.
+fn is_free_but_for(claim: &ResourceClaim, uid: &str) -> bool {
     match &*claim.reserved_for {
         [] => true,
-        [only] => *only.uid == *pod.uid.text(),
+        [only] => *only.uid == *uid,
         _ => false,
     }
 }

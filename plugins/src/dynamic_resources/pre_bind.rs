@@ -11,9 +11,11 @@ use supercargo_framework::binding::{
     Occurrence, WaitError,
 };
 use supercargo_framework::objects::{
-    AllocationResult, ClaimAllocation, Object, ResourceClaim, Typed, resources,
+    AllocationResult, ClaimAllocation, ClaimConsumer, GroupKey, Object, PodGroup, ResourceClaim, Typed,
+    resources,
 };
 use supercargo_framework::pod_claims::ExtendedRequest;
+use supercargo_framework::{Context, PodInfo};
 
 use super::claims::{self, body};
 use super::extended::Created;
@@ -33,6 +35,10 @@ const CREATED_TIMEOUT: Duration = Duration::from_mins(2);
 pub(super) struct Work {
     /// The pod.
     pub(super) pod: Consumer,
+    /// Whether other pods of its group may write the same allocation.
+    pub(super) shares: bool,
+    /// Its group, if groups have claims.
+    pub(super) group: Option<OfGroup>,
     /// Its node.
     pub(super) node: Arc<str>,
     /// Its claims, in order, as the cycle has seen them.
@@ -47,6 +53,43 @@ pub(super) struct Work {
     pub(super) now: Timestamp,
 }
 
+/// What concerns the pod's group.
+pub(super) struct OfGroup {
+    /// Its name.
+    name: Arc<str>,
+    /// How its claims are reserved.
+    reservation: ClaimConsumer,
+    /// Which of the pod's claims are those of the group.
+    claims: Box<[bool]>,
+}
+
+impl OfGroup {
+    pub(super) fn new(cx: &Context<'_>, pod: &PodInfo, name: &str) -> Self {
+        let key = GroupKey::of_pods(format!("{}/{name}", pod.namespace).into());
+        let group = cx.forest().get(&key).and_then(Typed::<PodGroup>::of);
+        let reservation = group.map(|group| claims::reservation_of_group(group.object));
+        Self {
+            name: name.into(),
+            reservation: reservation.unwrap_or_default(),
+            claims: group.map(|group| claims::of_group(pod, &group)).unwrap_or_default(),
+        }
+    }
+}
+
+impl Work {
+    /// Whether a claim need not be reserved. As upstream, any reservation for the group counts.
+    fn is_reserved(&self, claim: &ResourceClaim) -> bool {
+        claims::is_reserved_for(claim, &self.pod.uid)
+            || self.group.as_ref().is_some_and(|group| claims::is_reserved_for_group(claim, &group.name))
+    }
+
+    /// For whom a claim is reserved, by its position.
+    fn reservation(&self, index: usize) -> ClaimConsumer {
+        let group = self.group.as_ref().filter(|group| group.claims.get(index) == Some(&true));
+        group.map_or_else(|| self.pod.reservation(), |group| group.reservation.clone())
+    }
+}
+
 /// A claim of the pod, and the allocation that it has or gets.
 struct Allocated<'a> {
     key: Arc<str>,
@@ -57,15 +100,16 @@ struct Allocated<'a> {
 pub(super) async fn run(cx: BindingContext, work: Work) -> Result<(), String> {
     let mut reserved = work.reserved.iter();
     let mut claims = Vec::with_capacity(work.claims.len());
-    for claim in &work.claims {
+    for (index, claim) in work.claims.iter().enumerate() {
         let new = match &body(claim).allocation {
             Some(_) => None,
             None => reserved.next().and_then(|claim| body(claim).allocation.as_ref()),
         };
         let allocation = new.or(body(claim).allocation.as_ref());
         claims.push(Allocated { key: Arc::clone(&claim.key), allocation });
-        if !claims::is_reserved_for(body(claim), &work.pod.uid) {
-            let answer = write(&cx, &work, &claim.key, new, Written::of(claim)).await?;
+        if !work.is_reserved(body(claim)) {
+            let wanted = Wanted { key: &claim.key, allocation: new, reservation: work.reservation(index) };
+            let answer = write(&cx, &work, wanted, Written::of(claim)).await?;
             cx.written(&claim.resource, answer);
         }
     }
@@ -96,7 +140,8 @@ async fn create(cx: &BindingContext, work: &Work, created: &Created) -> Result<A
     let name = answer["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let key: Arc<str> = format!("{namespace}/{name}").into();
     let allocation = body(&created.claim).allocation.as_ref();
-    let written = write(cx, work, &key, allocation, Written::answer(answer)).await;
+    let wanted = Wanted { key: &key, allocation, reservation: work.pod.reservation() };
+    let written = write(cx, work, wanted, Written::answer(answer)).await;
     let outcome = match &written {
         Ok(_) => patch_pod(cx, work, &name, &created.mappings).await,
         Err(error) => Err(error.clone()),
@@ -135,17 +180,25 @@ async fn patch_pod(
     answer.map_err(|error| format!("update pod {pod} ExtendedResourceClaimStatus: {error}")).map(drop)
 }
 
-/// Writes the allocation and the reservation for the pod. Returns the claim as it is then.
+/// What a claim is to have.
+struct Wanted<'a> {
+    key: &'a str,
+    /// Its new allocation, if it had none.
+    allocation: Option<&'a ClaimAllocation>,
+    reservation: ClaimConsumer,
+}
+
+/// Writes the allocation and the reservation. Returns the claim as it is then.
 async fn write(
     cx: &BindingContext,
     work: &Work,
-    key: &str,
-    allocation: Option<&ClaimAllocation>,
+    wanted: Wanted<'_>,
     mut written: Written,
 ) -> Result<Value, String> {
+    let key = wanted.key;
     let mut tries = 1;
     loop {
-        match attempt(cx, work, key, allocation, &mut written).await? {
+        match attempt(cx, work, &wanted, &mut written).await? {
             Ok(answer) => return Ok(answer),
             Err(conflict) if tries == TRIES => return Err(conflict),
             Err(_) => {}
@@ -162,13 +215,16 @@ async fn write(
 async fn attempt(
     cx: &BindingContext,
     work: &Work,
-    key: &str,
-    allocation: Option<&ClaimAllocation>,
+    wanted: &Wanted<'_>,
     written: &mut Written,
 ) -> Result<Result<Value, String>, String> {
+    let key = wanted.key;
     if written.is_deleting() {
         return Err(format!("claim {key} got deleted in the meantime"));
     }
+    // Pods of a group share an allocation. The first one writes it, and may reserve the claim.
+    let is_there = |it: &&ClaimAllocation| work.shares && written.has_devices_of(it);
+    let allocation = wanted.allocation.filter(|it| !is_there(it));
     if let Some(allocation) = allocation {
         if written.is_allocated() {
             return Err(format!("claim {key} got allocated elsewhere in the meantime"));
@@ -182,7 +238,10 @@ async fn attempt(
         }
         written.allocate(allocation);
     }
-    written.reserve_for(&work.pod);
+    if work.shares && allocation.is_none() && written.is_reserved_for(&wanted.reservation.uid) {
+        return Ok(Ok(written.to_value()));
+    }
+    written.reserve_for(&wanted.reservation);
     if work.timeout.is_some() {
         if !written.is_allocated() {
             return Err(format!("claim {key} got deallocated elsewhere in the meantime"));

@@ -36,12 +36,12 @@ pub(super) fn delete(claim: &Object, pod: Option<&PodInfo>) -> Command {
     }
 }
 
-/// Removes the pod's reservation. The patch names the entry alone, so that it does not depend on
-/// the version of the claim.
-pub(super) fn unreserve(claim: &Object, pod: &PodInfo) -> Command {
+/// Removes the reservation with this UID, for the pod. The patch names the entry alone, so that it
+/// does not depend on the version of the claim.
+pub(super) fn unreserve(claim: &Object, uid: &str, pod: &PodInfo) -> Command {
     let patch = json!({
         "metadata": { "uid": claim.uid },
-        "status": { "reservedFor": [{ "$patch": "delete", "uid": *pod.uid.text() }] },
+        "status": { "reservedFor": [{ "$patch": "delete", "uid": uid }] },
     });
     let call = request("PATCH", claim, "application/strategic-merge-patch+json", patch);
     Command::Write {

@@ -3,6 +3,7 @@
 
 mod cached_answers;
 mod extended;
+mod groups;
 mod known_devices;
 mod pre_bind;
 mod search;

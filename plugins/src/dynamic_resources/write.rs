@@ -4,7 +4,9 @@ use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use supercargo_framework::objects::{Body, CLAIM_FINALIZER, ClaimAllocation, Object, ResourceClaim};
+use supercargo_framework::objects::{
+    Body, CLAIM_FINALIZER, ClaimAllocation, ClaimConsumer, Object, ResourceClaim,
+};
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::raw_object::{field, members, typed};
 use supercargo_framework::{PodInfo, Timestamp, Uid};
@@ -23,6 +25,16 @@ pub(super) struct Consumer {
 impl Consumer {
     pub(super) fn of(pod: &PodInfo) -> Self {
         Self { pod: pod.key(), uid: pod.uid.clone() }
+    }
+
+    /// Its reservation of a claim.
+    pub(super) fn reservation(&self) -> ClaimConsumer {
+        ClaimConsumer {
+            resource: "pods".into(),
+            name: Arc::clone(&self.pod.name),
+            uid: (*self.uid.text()).into(),
+            ..ClaimConsumer::default()
+        }
     }
 }
 
@@ -146,12 +158,28 @@ impl Written {
         allocation.entry("allocationTimestamp").or_insert_with(|| json!(now.to_rfc3339()));
     }
 
-    pub(super) fn reserve_for(&mut self, consumer: &Consumer) {
-        let reserved = json!({
-            "resource": "pods",
-            "name": consumer.pod.name,
-            "uid": *consumer.uid.text(),
-        });
+    /// Whether it has the devices of this allocation.
+    pub(super) fn has_devices_of(&self, allocation: &ClaimAllocation) -> bool {
+        let devices = |allocation: &Value| -> Vec<[Value; 5]> {
+            let results = allocation["devices"]["results"].as_array().into_iter().flatten();
+            results
+                .map(|it| ["request", "driver", "pool", "device", "shareID"].map(|key| it[key].clone()))
+                .collect()
+        };
+        self.is_allocated() && devices(&self.0["status"]["allocation"]) == devices(&allocation.raw)
+    }
+
+    pub(super) fn is_reserved_for(&self, uid: &str) -> bool {
+        let reserved = self.0["status"]["reservedFor"].as_array();
+        reserved.is_some_and(|all| all.iter().any(|it| it["uid"] == *uid))
+    }
+
+    pub(super) fn reserve_for(&mut self, consumer: &ClaimConsumer) {
+        let ClaimConsumer { api_group, resource, name, uid } = consumer;
+        let mut reserved = json!({ "resource": resource, "name": name, "uid": uid });
+        if !api_group.is_empty() {
+            reserved["apiGroup"] = json!(api_group);
+        }
         list(field(&mut self.0, "status"), "reservedFor").push(reserved);
     }
 

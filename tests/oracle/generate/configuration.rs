@@ -117,6 +117,7 @@ pub(super) fn feature_gates(random: &mut Random, percent: u32) -> BTreeMap<Strin
             Feature::SchedulerPopFromBackoffQ
                 | Feature::GenericWorkload
                 | Feature::CompositePodGroup
+                | Feature::DRAWorkloadResourceClaims
                 | Feature::PodGroupPreemptionPolicy
                 | Feature::TopologyAwareWorkloadScheduling
         );

@@ -147,6 +147,8 @@ fn bind(script: &Arc<Script>) -> Result<(), String> {
 fn bind_with(script: &Arc<Script>, claim: &Object, mappings: Arc<[ExtendedRequest]>) -> Result<(), String> {
     let work = Work {
         pod: Consumer::of(&pod("p").build()),
+        shares: false,
+        group: None,
         node: "n".into(),
         claims: Box::default(),
         reserved: Arc::default(),

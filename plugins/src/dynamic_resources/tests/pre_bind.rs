@@ -16,7 +16,7 @@ use supercargo_framework::testing::pod;
 use supercargo_framework::{NodeRecord, Text, Timestamp, Uid};
 
 use super::*;
-use crate::dynamic_resources::pre_bind::{Work, run};
+use crate::dynamic_resources::pre_bind::{OfGroup, Work, run};
 use crate::dynamic_resources::write::{self, Consumer};
 
 const CLAIM: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c";
@@ -100,10 +100,22 @@ pub(super) fn now<T>(future: impl Future<Output = T>) -> T {
 
 /// PreBind of pod `p` with this claim, and with devices for it if it has none.
 fn bind(script: &Arc<Script>, claim: Object, timeout: Option<Duration>) -> Result<(), String> {
+    bind_member(script, claim, timeout, None)
+}
+
+/// The same of a pod whose cycle was that of a group, which may have the claim.
+pub(super) fn bind_member(
+    script: &Arc<Script>,
+    claim: Object,
+    timeout: Option<Duration>,
+    group: Option<OfGroup>,
+) -> Result<(), String> {
     let is_free = crate::dynamic_resources::body(&claim).allocation.is_none();
     let reserved = is_free.then(|| Arc::new(write::allocated(&claim, allocation("gpu-0"))));
     let work = Work {
         pod: Consumer::of(&pod("p").build()),
+        shares: group.is_some(),
+        group,
         node: "n".into(),
         claims: Box::new([Arc::new(claim)]),
         reserved: reserved.into_iter().collect(),
@@ -132,7 +144,7 @@ pub(super) fn refused(certainty: Certainty, message: &str) -> Result<Value, ApiE
     Err(ApiError { certainty, message: message.into() })
 }
 
-fn conflict() -> Result<Value, ApiError> {
+pub(super) fn conflict() -> Result<Value, ApiError> {
     refused(Certainty::Conflict, "it changed")
 }
 
