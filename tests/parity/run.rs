@@ -76,7 +76,15 @@ pub(super) fn scenario_within(
     scenario: &Scenario,
 ) -> Result<Outcome> {
     let side = scheduler.side();
-    let mut run = Run { cluster, side, scenario, uids: BTreeMap::new(), barriers: 0, patience };
+    let mut run = Run {
+        cluster,
+        side,
+        scenario,
+        uids: BTreeMap::new(),
+        object_uids: BTreeMap::new(),
+        barriers: 0,
+        patience,
+    };
     let mark = scheduler.mark()?;
     let began = cluster.now();
     let stopped = run.perform().err();
@@ -101,6 +109,8 @@ struct Run<'a> {
     scenario: &'a Scenario,
     /// The UIDs of the pods created so far.
     uids: BTreeMap<String, String>,
+    /// Those of other objects, by the end of their path.
+    object_uids: BTreeMap<String, String>,
     barriers: usize,
     patience: Duration,
 }
@@ -184,9 +194,10 @@ impl Run<'_> {
                 self.post("/api/v1/nodes", &self.scenario.node(target)?)?;
                 return Ok(());
             }
-            Target::Other { .. } => {
+            Target::Other { plural, name } => {
                 let object = self.scenario.object(target)?;
-                self.post(&object.path, &self.filled_in(&object.object))?;
+                let created = self.post(&object.path, &self.filled_in(&object.object))?;
+                self.object_uids.insert(format!("{plural}/{name}"), uid_of(&created)?);
                 if let Some(status) = &object.status {
                     let (path, status) = (format!("{}/status", object.own_path()), self.filled_in(status));
                     self.send(Method::Patch, &path, Some(&json!({ "status": status })))?;
@@ -209,11 +220,11 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Replaces each `{uid of p}` by the UID of that pod.
+    /// Replaces each `{uid of p}` by the UID of that pod, or object.
     fn filled_in(&self, object: &Value) -> Value {
         match object {
             Value::String(text) => {
-                let uids = self.uids.iter();
+                let uids = self.uids.iter().chain(&self.object_uids);
                 Value::String(
                     uids.fold(text.clone(), |text, (name, uid)| {
                         text.replace(&format!("{{uid of {name}}}"), uid)
