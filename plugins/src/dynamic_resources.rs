@@ -107,7 +107,7 @@ struct Claims {
 }
 
 /// The decision of Reserve for PreBind and Unreserve.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Reserved {
     /// Copies of the claims without an allocation, with one.
     claims: Arc<[Arc<Object>]>,
@@ -468,7 +468,7 @@ impl ReservePlugin for DynamicResources {
         let created = variant.as_ref().and_then(|variant| variant.created.as_ref());
         let mut new = Vec::new();
         if let Some(variant) = &variant {
-            // The objects have not changed since the node was filtered.
+            self.devices().begin_reserve(cx);
             let allocation = match self.allocate(&variant.demand, info.node()) {
                 Ok(allocation) => allocation,
                 Err(status) => return status,
@@ -507,15 +507,16 @@ impl ReservePlugin for DynamicResources {
     /// Gives the reservation of the pod back. As upstream, an allocation that was written stays:
     /// the next attempt, or another pod, can use it.
     fn unreserve(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo, _: &Arc<str>) {
-        let Some(claims) = claims(state) else { return };
-        if let Some(Reserved { claims, created }) = state.read() {
-            let created = created.as_ref().map(|created| &created.claim);
-            for (index, claim) in claims.iter().chain(created).enumerate() {
-                if !is_named_before(&claims[..index], claim) {
-                    cx.command(Command::RemovePending(Arc::clone(claim)));
-                }
+        // The state is used again if this was a trial, and another pod may share the claims.
+        let Reserved { claims: reserved, created } =
+            state.read_mut::<Reserved>().map(std::mem::take).unwrap_or_default();
+        let created = created.as_ref().map(|created| &created.claim);
+        for (index, claim) in reserved.iter().chain(created).enumerate() {
+            if !is_named_before(&reserved[..index], claim) {
+                cx.command(Command::RemovePending(Arc::clone(claim)));
             }
         }
+        let Some(claims) = claims(state) else { return };
         for (index, claim) in claims.all.iter().enumerate() {
             if is_named_before(&claims.all[..index], claim) {
                 continue;

@@ -107,6 +107,13 @@ impl Devices {
         }
     }
 
+    /// Begins Reserve. In a group, it may come after the cycles of other pods, and after what their
+    /// trial had pending.
+    pub(super) fn begin_reserve(&mut self, cx: &Context<'_>) {
+        self.follow(cx);
+        self.begin_attempt();
+    }
+
     /// Prepares the allocation of claims. It must come before [`allocate`](Self::allocate) in every
     /// cycle.
     pub(super) fn demand(&mut self, cx: &Context<'_>, claims: &[Arc<Object>]) -> Demand {

@@ -1,5 +1,6 @@
 //! Pods of a group share claims.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use supercargo_framework::objects::{
@@ -89,6 +90,20 @@ fn a_gang_that_fails_leaves_nothing_pending() {
     assert!(bed.cycle());
     assert_eq!(bed.node_of("a"), None);
     assert!(pending(&bed).is_empty());
+}
+
+/// Each is reserved twice: in the trial, and once more when the trial has succeeded.
+#[test]
+fn pods_of_a_gang_get_devices_of_their_own() {
+    let mut bed = bed(&["c", "d", "e"]);
+    bed.group(gang(3));
+    for (pod, claim) in [("a", "c"), ("b", "d"), ("x", "e")] {
+        bed.pod(with_claims(pod, &[claim]));
+    }
+    assert!(bed.cycle());
+    let pending = pending(&bed);
+    let devices: BTreeSet<_> = pending.iter().filter_map(|it| it.split_once(' ')).map(|(_, it)| it).collect();
+    assert_eq!((pending.len(), devices.len()), (3, 3), "{pending:?}");
 }
 
 #[test]

@@ -4,8 +4,8 @@ use rustc_hash::FxHashSet;
 use supercargo_framework::objects::{GroupSpec, Objects, PodGroup, Typed};
 use supercargo_framework::pod::OwnerRef;
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource, PodClaimStatus, PodClaimStatuses};
-use supercargo_framework::testing::{nodes, pod};
-use supercargo_framework::{Context, Feature, Features, Now, PodInfo, QueueContext};
+use supercargo_framework::testing::{node, node_info, nodes, pod};
+use supercargo_framework::{Command, Context, CycleState, Feature, Features, Now, PodInfo, QueueContext};
 
 use super::pre_bind::{bind_member, conflict, found, lines, script};
 use super::*;
@@ -136,6 +136,32 @@ fn what_another_pod_of_the_group_has_written_counts() {
     let elsewhere = bind(vec![conflict(), written("gpu-1", "uid of g")]);
     let error = "claim default/c got allocated elsewhere in the meantime".to_owned();
     assert_eq!(elsewhere, (Err(error), "PUT c GET c".to_owned()));
+}
+
+/// A trial is undone, and its state used again: what is undone twice may be another pod's.
+#[test]
+fn what_is_pending_is_given_back_once() {
+    let features = Features::default().with(Feature::GenericWorkload, true);
+    let plugin = crate::testing::driver_with_features(crate::dynamic_resources::NAME, &features);
+    let mut objects = Objects::default();
+    for object in [class(), slice("s", &["gpu-0"], 1), claim("c", |_| {})] {
+        objects.insert(object.into());
+    }
+    let cluster = nodes([node_info(node("n").build(), [])]);
+    let cx = Context::new(&cluster, &objects, &[], Now::default());
+    let (pod, mut state) = (member(&[by_name("one", "c"), by_name("two", "c")]), CycleState::new());
+    let points = &plugin.points;
+    points.pre_filter.as_ref().unwrap().pre_filter(&cx, &mut state, &pod);
+    let reserve = points.reserve.as_ref().unwrap();
+    assert!(reserve.reserve(&cx, &mut state, &pod, &"n".into()).is_success());
+    for _ in 0..2 {
+        reserve.unreserve(&cx, &mut state, &pod, &"n".into());
+    }
+    let commands = cx.take_commands();
+    assert!(
+        matches!(&commands[..], [Command::SharePending { .. }, Command::RemovePending(_)]),
+        "{commands:?}"
+    );
 }
 
 #[test]
