@@ -72,8 +72,9 @@ impl Objects {
         can_be_added
     }
 
-    /// Does the same for a pod of the group with this key. Until [`end_sharing`](Self::end_sharing),
-    /// other pods of the group may use the allocation: it is pending until it was removed for each.
+    /// Does the same for a pod of the group with this key. Until
+    /// [`end_sharing`](Self::end_sharing), other pods of the group may use the allocation: it is
+    /// pending until it was removed for each.
     pub fn share_pending(&mut self, claim: Arc<Object>, group: Arc<str>) -> bool {
         let is_known = self.is_allocation_known(&claim);
         match self.pending.by_uid.get_mut(&claim.uid) {

@@ -69,7 +69,9 @@ fn pods_of_a_gang_share_what_one_of_them_is_about_to_get() {
     let mut bed = bed(&["c"]);
     bed.group(gang(3));
     let members = ["a", "b", "d"];
-    members.into_iter().for_each(|name| bed.pod(with_claims(name, &["c"])));
+    for name in members {
+        bed.pod(with_claims(name, &["c"]));
+    }
     assert!(bed.cycle());
     let node = bed.node_of("a").unwrap().to_owned();
     assert_eq!(bed.nodes_of(&members), [&*node; 3].join(" "));
@@ -86,7 +88,9 @@ fn a_gang_that_fails_leaves_nothing_pending() {
     let mut bed = bed(&["c"]);
     bed.group(gang(5));
     // A node has room for four of them.
-    ["a", "b", "d", "e", "f"].into_iter().for_each(|name| bed.pod(with_claims(name, &["c"])));
+    for name in ["a", "b", "d", "e", "f"] {
+        bed.pod(with_claims(name, &["c"]));
+    }
     assert!(bed.cycle());
     assert_eq!(bed.node_of("a"), None);
     assert!(pending(&bed).is_empty());

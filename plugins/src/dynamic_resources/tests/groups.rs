@@ -62,7 +62,7 @@ fn of_group(group: &Arc<Object>, pod: &PodInfo) -> OfGroup {
 #[test]
 fn the_claim_of_the_group_is_reserved_for_it() {
     let shared = by_name("one", "c");
-    let group = group(&[shared.clone()], &[]);
+    let group = group(std::slice::from_ref(&shared), &[]);
     let script = script([found(2, json!({})), found(3, json!({}))]);
     let of_group = of_group(&group, &member(&[shared]));
     assert_eq!(bind_member(&script, claim("c", |_| {}), None, Some(of_group)), Ok(()));
@@ -86,7 +86,7 @@ fn a_claim_that_the_group_names_otherwise_is_reserved_for_the_pod() {
 #[test]
 fn a_claim_that_is_reserved_for_the_group_is_not_written_again() {
     let shared = by_name("one", "c");
-    let group = group(&[shared.clone()], &[]);
+    let group = group(std::slice::from_ref(&shared), &[]);
     let reserved = |resource: &str| {
         claim("c", |claim| {
             claim.allocation = Some(allocation("gpu-0"));
@@ -113,7 +113,7 @@ fn a_claim_that_is_reserved_for_the_group_is_not_written_again() {
 #[test]
 fn what_another_pod_of_the_group_has_written_counts() {
     let shared = by_name("one", "c");
-    let group = group(&[shared.clone()], &[]);
+    let group = group(std::slice::from_ref(&shared), &[]);
     let pod = member(&[shared]);
     let written = |device: &str, reserved_for: &str| {
         found(
@@ -144,7 +144,7 @@ fn what_is_pending_is_given_back_once() {
     let features = Features::default().with(Feature::GenericWorkload, true);
     let plugin = crate::testing::driver_with_features(crate::dynamic_resources::NAME, &features);
     let mut objects = Objects::default();
-    for object in [class(), slice("s", &["gpu-0"], 1), claim("c", |_| {})] {
+    for object in [class(), slice("s", &["gpu-0", "gpu-1"], 1), claim("c", |_| {})] {
         objects.insert(object.into());
     }
     let cluster = nodes([node_info(node("n").build(), [])]);
