@@ -12,7 +12,6 @@ mod extended;
 mod hint;
 mod post_filter;
 mod pre_bind;
-mod readiness;
 mod release;
 #[cfg(test)]
 mod tests;
@@ -22,6 +21,7 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::Value;
+use supercargo_devices::readiness::{self, Readiness};
 use supercargo_devices::{AllocateError, Allocation, Demand};
 use supercargo_framework::binding::{BindingContext, BoxFuture};
 use supercargo_framework::event::EventRegistration;
@@ -43,7 +43,6 @@ use self::claims::body;
 pub(crate) use self::devices::Devices;
 use self::devices::Position;
 use self::extended::{Created, ExtendedResources, Variant};
-use self::readiness::Readiness;
 
 /// The plugin's name.
 pub const NAME: &str = "DynamicResources";

@@ -93,7 +93,7 @@ fn pure_crates_share_one_clippy_configuration() {
 
 /// The most lines of code of a crate, without tests and the demo. A larger crate slows its own
 /// inner loop: split it.
-const MOST_LINES: usize = 8_100;
+const MOST_LINES: usize = 8_000;
 
 /// With all features, of which the program does not use all.
 const MOST_LINES_OF_INFORMERS: usize = 9_500;

@@ -92,6 +92,7 @@ mod node_match;
 mod outcome;
 mod plan;
 mod pools;
+pub mod readiness;
 mod search;
 mod selectors;
 mod sight;

@@ -1,16 +1,13 @@
 //! The claims that a pod names.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use supercargo_framework::objects::{
-    ClaimConsumer, Object, ObjectBody as _, Objects, PodGroup, ResourceClaim, Typed, resources,
+    Object, ObjectBody as _, Objects, PodGroup, ResourceClaim, Typed, resources,
 };
 use supercargo_framework::pod_claims::PodClaimName;
 use supercargo_framework::{PodInfo, Uid};
-
-/// The API group of PodGroups, and the name of the kind in reservations.
-const SCHEDULING: &str = "scheduling.k8s.io";
-const POD_GROUPS: &str = "podgroups";
 
 /// The body of a claim.
 pub(super) fn body(claim: &Object) -> &ResourceClaim {
@@ -27,19 +24,11 @@ pub(super) fn of_pod<'a>(
 ) -> Result<Vec<Typed<'a, ResourceClaim>>, String> {
     let mut claims = Vec::new();
     for entry in pod.spec.resource_claims() {
-        let (name, is_generated) = match pod.claim_name(entry) {
-            PodClaimName::NotNeeded => continue,
-            PodClaimName::Given(name) => (name, false),
-            PodClaimName::Generated(name) => (name, true),
-            PodClaimName::NotCreated => {
-                return Err(format!("pod \"{}\": ResourceClaim not created yet", pod.key()));
-            }
-            PodClaimName::Unknown => {
-                let (pod, name) = (pod.key(), &entry.name);
-                return Err(format!(
-                    "pod \"{pod}\", spec.resourceClaim {name:?}: none of the supported fields are set"
-                ));
-            }
+        let owner = || format!("pod \"{}\"", pod.key());
+        let Some((name, is_generated)) =
+            named(pod.claim_name(entry), owner, &format_args!("{:?}", entry.name))?
+        else {
+            continue;
         };
         let key = format!("{}/{name}", pod.namespace);
         let Some(claim) = claim_named(&key).and_then(Typed::of) else {
@@ -61,6 +50,24 @@ pub(super) fn of_pod<'a>(
         claims.push(claim);
     }
     Ok(claims)
+}
+
+/// The name of the claim of an entry, and whether a controller has created it. `None` if none is
+/// needed.
+fn named<'a>(
+    claim: PodClaimName<'a>,
+    owner: impl Fn() -> String,
+    entry: &dyn Display,
+) -> Result<Option<(&'a Arc<str>, bool)>, String> {
+    match claim {
+        PodClaimName::NotNeeded => Ok(None),
+        PodClaimName::Given(name) => Ok(Some((name, false))),
+        PodClaimName::Generated(name) => Ok(Some((name, true))),
+        PodClaimName::NotCreated => Err(format!("{}: ResourceClaim not created yet", owner())),
+        PodClaimName::Unknown => {
+            Err(format!("{}, spec.resourceClaim {entry}: none of the supported fields are set", owner()))
+        }
+    }
 }
 
 /// The same without recorded reads: for PreEnqueue and hints.
@@ -89,19 +96,9 @@ pub(super) fn named_by<'a>(
     let key = &group.object.key;
     let mut claims = Vec::new();
     for entry in &group.body.claims {
-        let (name, is_generated) = match group.body.claim_name(entry) {
-            PodClaimName::NotNeeded => continue,
-            PodClaimName::Given(name) => (name, false),
-            PodClaimName::Generated(name) => (name, true),
-            PodClaimName::NotCreated => {
-                return Err(format!("PodGroup {key}: ResourceClaim not created yet"));
-            }
-            PodClaimName::Unknown => {
-                let name = &entry.name;
-                return Err(format!(
-                    "PodGroup {key}, spec.resourceClaim {name}: none of the supported fields are set"
-                ));
-            }
+        let owner = || format!("PodGroup {key}");
+        let Some((name, is_generated)) = named(group.body.claim_name(entry), owner, &entry.name)? else {
+            continue;
         };
         let claim_key = format!("{}/{name}", group.object.namespace());
         let Some(claim) = claim_named(&claim_key).and_then(Typed::of) else {
@@ -121,28 +118,12 @@ fn is_controlled_by(object: &Object, uid: &str) -> bool {
 /// Whether a PodGroup with this name controls the claim. Pods do not know the UID of their group.
 fn is_controlled_by_group(claim: &Object, group: &str) -> bool {
     claim.controller.as_ref().is_some_and(|owner| {
-        let api_group = owner.api_version.split_once('/').map(|(group, _)| group);
-        *owner.name == *group && *owner.kind == *"PodGroup" && api_group == Some(SCHEDULING)
+        let is_group = owner.api_version.starts_with("scheduling.k8s.io/") && *owner.kind == *"PodGroup";
+        is_group && *owner.name == *group
     })
 }
 
 /// Whether the claim is reserved for the pod.
 pub(super) fn is_reserved_for(claim: &ResourceClaim, pod: &Uid) -> bool {
     claim.reserved_for.iter().any(|consumer| *consumer.uid == *pod.text())
-}
-
-/// Whether the claim is reserved for a PodGroup with this name.
-pub(super) fn is_reserved_for_group(claim: &ResourceClaim, group: &str) -> bool {
-    let is_group = |it: &ClaimConsumer| *it.api_group == *SCHEDULING && *it.resource == *POD_GROUPS;
-    claim.reserved_for.iter().any(|consumer| is_group(consumer) && *consumer.name == *group)
-}
-
-/// The reservation of a claim for a group.
-pub(super) fn reservation_of_group(group: &Object) -> ClaimConsumer {
-    ClaimConsumer {
-        api_group: SCHEDULING.into(),
-        resource: POD_GROUPS.into(),
-        name: group.name().into(),
-        uid: Arc::clone(&group.uid),
-    }
 }

@@ -62,25 +62,24 @@ impl PodGroupPostFilterPlugin for DynamicResources {
         if cycle.group().kind == GroupKind::Groups || is_narrow {
             return (Nominations::new(), no_reason());
         }
-        let tried = cycle.rejected().into_iter().map(|(pod, statuses)| {
+        let (mut tried, mut of_pods) = (Vec::new(), Vec::new());
+        let (mut released, mut pods_need_more) = (BTreeSet::new(), false);
+        for (pod, statuses) in cycle.rejected() {
             let found = self.claims_of(&cx, &pod).unwrap_or_default();
-            let claims = found.iter().map(|claim| Arc::clone(claim.object)).collect();
-            Tried { pod, claims, statuses }
-        });
-        let tried: Vec<_> = tried.collect();
-        let of_pods: Vec<_> = tried.iter().map(|it| self.release_of(&cx, it)).collect();
-        let pods_need_more = of_pods.iter().any(Option::is_none);
-        let mut claims = BTreeSet::new();
-        // Pods can share a claim.
-        let of_pods: Vec<_> =
-            of_pods.into_iter().flatten().filter(|it| claims.insert(Arc::clone(&it.claim.uid))).collect();
+            let claims: Box<_> = found.iter().map(|claim| Arc::clone(claim.object)).collect();
+            let extended = if self.with_extended { extended::of_pod(&cx, &pod) } else { None };
+            let release = self.release(&cx, &pod, &claims, extended.as_ref(), statuses);
+            pods_need_more |= release.is_none();
+            // Pods can share a claim.
+            of_pods.extend(release.filter(|it| released.insert(Arc::clone(&it.claim.uid))));
+            tried.push(Tried { pod, claims, statuses });
+        }
         let of_group = if pods_need_more && self.with_group_claims {
-            self.release_of_group(&cx, cycle.group(), &tried, &claims)
+            self.release_of_group(&cx, cycle.group(), &tried, &released)
         } else {
             Ok(None)
         };
         drop(cx);
-        let has_released = !of_pods.is_empty();
         for Release { command, .. } in of_pods {
             cycle.command(command);
         }
@@ -90,7 +89,7 @@ impl PodGroupPostFilterPlugin for DynamicResources {
                 status
             }
             // An error would drop what is released.
-            Err(reason) if !has_released => Status::error(reason),
+            Err(reason) if released.is_empty() => Status::error(reason),
             // As upstream, also if nothing was.
             _ => Status::unschedulable("deallocation and deletion of ResourceClaims completed"),
         };
@@ -106,12 +105,6 @@ struct Tried<'a> {
 }
 
 impl DynamicResources {
-    fn release_of(&self, cx: &Context<'_>, tried: &Tried<'_>) -> Option<Release> {
-        let Tried { pod, claims, statuses } = tried;
-        let extended = if self.with_extended { extended::of_pod(cx, pod) } else { None };
-        self.release(cx, pod, claims, extended.as_ref(), statuses)
-    }
-
     /// What gives back a claim that only the group uses, unless one of its pods is on a node: one
     /// that keeps its pods off nodes loses its allocation, or another one its reservation. The
     /// error is upstream's, about the first claim of the group that is not there.
@@ -144,7 +137,7 @@ impl DynamicResources {
         let reserved = claims.into_iter().find(|claim| {
             claim.allocation.is_some()
                 && !released.contains(&claim.object.uid)
-                && claims::is_reserved_for_group(claim, group.object.name())
+                && claim.is_reserved_for_group(group.object.name())
         });
         Ok(reserved.map(|claim| Release {
             claim: Arc::clone(claim.object),

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use supercargo_devices::readiness::{self, Readiness};
 use supercargo_framework::Timestamp;
 use supercargo_framework::binding::{
     ApiCall, ApiError, BindingContext, BindingReport, Certainty, ClusterView, DeviceWait, DevicesAwaited,
@@ -19,7 +20,6 @@ use supercargo_framework::{Context, PodInfo};
 
 use super::claims::{self, body};
 use super::extended::Created;
-use super::readiness::{self, Readiness};
 use super::write::{Consumer, Written, claims_path, path_of};
 
 /// How often a write is tried that meets a conflict, and how long it waits between.
@@ -67,7 +67,7 @@ impl OfGroup {
     pub(super) fn new(cx: &Context<'_>, pod: &PodInfo, name: &str) -> Self {
         let key = GroupKey::of_pods(format!("{}/{name}", pod.namespace).into());
         let group = cx.forest().get(&key).and_then(Typed::<PodGroup>::of);
-        let reservation = group.map(|group| claims::reservation_of_group(group.object));
+        let reservation = group.map(|group| ClaimConsumer::of_group(group.object));
         Self {
             name: name.into(),
             reservation: reservation.unwrap_or_default(),
@@ -80,7 +80,7 @@ impl Work {
     /// Whether a claim need not be reserved. As upstream, any reservation for the group counts.
     fn is_reserved(&self, claim: &ResourceClaim) -> bool {
         claims::is_reserved_for(claim, &self.pod.uid)
-            || self.group.as_ref().is_some_and(|group| claims::is_reserved_for_group(claim, &group.name))
+            || self.group.as_ref().is_some_and(|group| claim.is_reserved_for_group(&group.name))
     }
 
     /// For whom a claim is reserved, by its position.

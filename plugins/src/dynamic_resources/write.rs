@@ -29,12 +29,7 @@ impl Consumer {
 
     /// Its reservation of a claim.
     pub(super) fn reservation(&self) -> ClaimConsumer {
-        ClaimConsumer {
-            resource: "pods".into(),
-            name: Arc::clone(&self.pod.name),
-            uid: (*self.uid.text()).into(),
-            ..ClaimConsumer::default()
-        }
+        ClaimConsumer::of_pod(Arc::clone(&self.pod.name), (*self.uid.text()).into())
     }
 }
 
@@ -162,9 +157,8 @@ impl Written {
     pub(super) fn has_devices_of(&self, allocation: &ClaimAllocation) -> bool {
         let devices = |allocation: &Value| -> Vec<[Value; 5]> {
             let results = allocation["devices"]["results"].as_array().into_iter().flatten();
-            results
-                .map(|it| ["request", "driver", "pool", "device", "shareID"].map(|key| it[key].clone()))
-                .collect()
+            let keys = ["request", "driver", "pool", "device", "shareID"];
+            results.map(|result| keys.map(|key| result[key].clone())).collect()
         };
         self.is_allocated() && devices(&self.0["status"]["allocation"]) == devices(&allocation.raw)
     }

@@ -248,6 +248,36 @@ pub struct ResourceClaim {
     pub raw: Arc<serde_json::Value>,
 }
 
+impl ResourceClaim {
+    /// Whether it is reserved for a PodGroup with this name, in its namespace. Pods do not know the
+    /// UID of their group.
+    pub fn is_reserved_for_group(&self, name: &str) -> bool {
+        self.reserved_for.iter().any(|consumer| {
+            (&*consumer.api_group, &*consumer.resource, &*consumer.name) == (SCHEDULING, "podgroups", name)
+        })
+    }
+}
+
+/// The API group of PodGroups.
+const SCHEDULING: &str = "scheduling.k8s.io";
+
+impl ClaimConsumer {
+    /// The reservation for a pod.
+    pub fn of_pod(name: Arc<str>, uid: Arc<str>) -> Self {
+        Self { resource: "pods".into(), name, uid, ..Self::default() }
+    }
+
+    /// The reservation for a PodGroup.
+    pub fn of_group(group: &Object) -> Self {
+        Self {
+            api_group: SCHEDULING.into(),
+            resource: "podgroups".into(),
+            name: group.name().into(),
+            uid: Arc::clone(&group.uid),
+        }
+    }
+}
+
 /// The annotation of a claim that the scheduler creates for a pod's extended resources.
 pub const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
 

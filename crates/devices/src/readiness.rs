@@ -9,7 +9,7 @@ use supercargo_framework::objects::{
 
 /// The state of a claim's devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Readiness {
+pub enum Readiness {
     /// Every condition that the devices name is true, or they name none.
     Ready,
     /// Some condition is not true yet.
@@ -19,7 +19,7 @@ pub(super) enum Readiness {
 }
 
 /// Same as upstream's `isClaimReadyForBinding`: the first device that is not ready decides.
-pub(super) fn of(claim: &ResourceClaim, name: &str) -> Readiness {
+pub fn of(claim: &ResourceClaim, name: &str) -> Readiness {
     let Some(allocation) = &claim.allocation else { return Readiness::Waiting };
     for result in allocation.results.iter().filter(|result| !result.binding_conditions.is_empty()) {
         let Some(status) = status_of(claim, result) else { return Readiness::Waiting };
@@ -44,12 +44,12 @@ fn status_of<'a>(claim: &'a ResourceClaim, result: &AllocationResult) -> Option<
 }
 
 /// Whether any device of the allocation names conditions.
-pub(super) fn has_conditions(allocation: &ClaimAllocation) -> bool {
+pub fn has_conditions(allocation: &ClaimAllocation) -> bool {
     allocation.results.iter().any(|result| !result.binding_conditions.is_empty())
 }
 
 /// Whether the devices had their time.
-pub(super) fn is_late(claim: &ResourceClaim, timeout: Duration, now: Timestamp) -> bool {
+pub fn is_late(claim: &ResourceClaim, timeout: Duration, now: Timestamp) -> bool {
     let Some(allocation) = &claim.allocation else { return false };
     let Some(at) = allocation.allocated_at else { return false };
     has_conditions(allocation) && Timestamp(at.saturating_mul(1000)).plus(timeout) < now
