@@ -10,7 +10,7 @@ use serde_json::Value;
 use supercargo_benches::Bench;
 use supercargo_codec::{NodeKind, ObjectKind, PodKind};
 use supercargo_framework::objects::Object;
-use supercargo_framework::testing::giants::{kind_of, objects, plain_node, plain_pod};
+use supercargo_framework::testing::giants::{objects, plain_node, plain_pod, type_of};
 use supercargo_framework::testing::pod;
 use supercargo_framework::{NodeRecord, PodInfo};
 use supercargo_scheduler::{Input, NoCalls, Notification};
@@ -61,12 +61,12 @@ pub(crate) fn cluster(size: Size) -> Result<Bench> {
 pub(crate) fn decoded(documents: impl IntoIterator<Item = Value>) -> Result<Vec<Arc<Object>>> {
     let mut kinds = HashMap::new();
     let decode = |document: Value| {
-        let kind = match kinds.entry(kind_of(&document)) {
+        let [version, name] = type_of(&document);
+        let kind = match kinds.entry([version.to_owned(), name.to_owned()]) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => {
-                let kind = ObjectKind::of(new.key()).with_context(|| format!("{} is unknown", new.key()))?;
-                new.insert(kind)
-            }
+            Entry::Vacant(new) => new.insert(
+                ObjectKind::of_type(version, name).with_context(|| format!("{version} {name} is unknown"))?,
+            ),
         };
         Ok(Arc::new(kind.decode(document.to_string().as_bytes())?))
     };

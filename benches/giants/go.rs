@@ -1,5 +1,6 @@
 //! kube-scheduler on the same objects (`testing/controlplane/schedbench`).
 
+use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -11,7 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use supercargo_controlplane::{Assets, Program};
-use supercargo_framework::testing::giants::{NodeList, PodList, kind_of, objects, plain_node, plain_pod};
+use supercargo_framework::testing::giants::{NodeList, PodList, objects, plain_node, plain_pod, type_of};
 
 use crate::cluster::{Size, plain_document};
 
@@ -49,9 +50,6 @@ struct Cycle {
 
 /// How long the program may take to read the cluster.
 const SETTING_UP: Duration = Duration::from_mins(5);
-
-/// The number of a giant's first objects that may replace others.
-const A_FEW: usize = 4;
 
 /// The resolution of processor time, in milliseconds.
 const RESOLUTION: f64 = 4.0;
@@ -106,7 +104,7 @@ impl Upstream {
         let output = child.stdout.take().context("its output is a pipe")?;
         let input = child.stdin.take().context("its input is a pipe")?;
         let expected = lines.iter().filter(|(what, _)| *what == "schedule").count();
-        let writer = thread::spawn(move || write(&mut BufWriter::new(input), size, beside, lines));
+        let writer = thread::spawn(move || write(&mut BufWriter::new(input), size, &beside, lines));
         let longest = self.read(&mut child, output, expected);
         match writer.join() {
             // It stops reading when it is stopped.
@@ -158,7 +156,7 @@ impl Upstream {
     }
 }
 
-fn write(to: &mut impl Write, size: Size, beside: Vec<Value>, lines: Vec<Line>) -> std::io::Result<()> {
+fn write(to: &mut impl Write, size: Size, beside: &[Value], lines: Vec<Line>) -> std::io::Result<()> {
     let Size { nodes, namespaces, .. } = size;
     let mut line = |what: &str, value: Value| {
         serde_json::to_writer(&mut *to, &json!({ what: value }))?;
@@ -167,10 +165,11 @@ fn write(to: &mut impl Write, size: Size, beside: Vec<Value>, lines: Vec<Line>) 
     let settings = json!({ "percentageOfNodesToScore": 100, "budgetMilliseconds": 3_600_000, "each": true });
     line("settings", settings)?;
     // The giant's take the place of others of their name.
-    let of = |object: &Value| (kind_of(object), object["metadata"]["name"].clone());
-    let replaced: Vec<_> = beside.iter().take(A_FEW).map(of).collect();
-    let others = objects(nodes, namespaces).filter(|object| !replaced.contains(&of(object)));
-    for object in others.chain(beside).chain((0..nodes).map(plain_node)) {
+    let replaced: HashSet<_> = beside.iter().map(identity).collect();
+    for object in objects(nodes, namespaces).filter(|object| !replaced.contains(&identity(object))) {
+        line("add", object)?;
+    }
+    for object in beside.iter().cloned().chain((0..nodes).map(plain_node)) {
         line("add", object)?;
     }
     for i in 0..size.pods() {
@@ -181,4 +180,9 @@ fn write(to: &mut impl Write, size: Size, beside: Vec<Value>, lines: Vec<Line>) 
         line(what, value)?;
     }
     to.flush()
+}
+
+/// Type and name of an object; no giant has two of one name in several namespaces.
+fn identity(object: &Value) -> ([&str; 2], Option<&str>) {
+    (type_of(object), object["metadata"]["name"].as_str())
 }

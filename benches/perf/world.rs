@@ -271,39 +271,30 @@ impl World {
 
     /// Writes what was reserved of the pod's claims and extended resources, as PreBind does.
     fn pre_bind(&mut self, pod: &PodInfo) {
-        let consumer = ClaimConsumer {
-            api_group: "".into(),
-            resource: "pods".into(),
-            name: pod.name.clone(),
-            uid: (*pod.uid.text()).into(),
+        let consumer = ClaimConsumer::of_pod(Arc::clone(&pod.name), (*pod.uid.text()).into());
+        let written = |reserved: &Object| {
+            let mut new = Object { resource_version: "2".into(), ..reserved.clone() };
+            if let Body::ResourceClaim(claim) = &mut new.body {
+                claim.reserved_for = Box::new([consumer.clone()]);
+            }
+            new
         };
+        let objects = self.scheduler.objects();
         let mut inputs = Vec::new();
         for entry in pod.spec.resource_claims() {
             let PodClaimName::Generated(name) = pod.claim_name(entry) else { continue };
             let key = format!("{}/{name}", pod.namespace);
-            let objects = self.scheduler.objects();
             let Some(old) = objects.get(&resources::RESOURCE_CLAIM, &key).cloned() else { continue };
             let Some(reserved) = objects.pending(&old.uid) else { continue };
-            let mut new = Object { resource_version: "2".into(), ..(**reserved).clone() };
-            if let Body::ResourceClaim(claim) = &mut new.body {
-                claim.reserved_for = Box::new([consumer.clone()]);
-            }
-            let new = Arc::new(new);
+            let new = Arc::new(written(reserved));
             inputs.push(Input::Written(Arc::clone(&new)));
             inputs.push(Input::Object(Notification::Updated { old, new }));
         }
         let uid = uid_of_extended_resource_claim(&pod.uid.text());
-        if let Some(reserved) = self.scheduler.objects().pending(&uid) {
-            let mut new = Object {
-                key: format!("{}/{}-extended-resources", pod.namespace, pod.name).into(),
-                uid: format!("{uid}-created").into(),
-                resource_version: "2".into(),
-                ..(**reserved).clone()
-            };
-            if let Body::ResourceClaim(claim) = &mut new.body {
-                claim.reserved_for = Box::new([consumer]);
-            }
-            let new = Arc::new(new);
+        if let Some(reserved) = objects.pending(&uid) {
+            let key = format!("{}/{}-extended-resources", pod.namespace, pod.name).into();
+            let uid = format!("{uid}-created").into();
+            let new = Arc::new(Object { key, uid, ..written(reserved) });
             inputs.push(Input::Written(Arc::clone(&new)));
             inputs.push(Input::Object(Notification::Added(new)));
         }

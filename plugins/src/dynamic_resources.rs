@@ -542,11 +542,10 @@ impl PreBindPlugin for DynamicResources {
             Some(Reserved { claims, created }) => (Arc::clone(claims), created.clone()),
             None => Default::default(),
         };
-        let group = group_of(pod, self.with_group_claims);
         let work = pre_bind::Work {
             pod: write::Consumer::of(pod),
             shares: self.with_groups && pod.spec.group().is_some(),
-            group: group.map(|group| pre_bind::OfGroup::new(cx, pod, group)),
+            group: if self.with_group_claims { pre_bind::OfGroup::new(cx, pod) } else { None },
             node: Arc::clone(node),
             claims: claims.all.clone(),
             reserved,

@@ -49,6 +49,14 @@ impl ObjectKind {
         Some(Self::new(entry.resource.clone(), entry.gvr(), entry.decode))
     }
 
+    /// The built-in kind of objects with this `apiVersion` and `kind`, in any version.
+    pub fn of_type(api_version: &str, kind: &str) -> Option<Self> {
+        match api_version.split_once('/') {
+            Some((group, _)) => Self::of(&format!("{group}/{kind}")),
+            None => Self::of(kind),
+        }
+    }
+
     /// A kind that only a plugin knows, named as the plugin requests it. Its objects are kept
     /// whole.
     pub fn dynamic(resource: Text, gvr: GroupVersionResource) -> Self {

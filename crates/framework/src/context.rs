@@ -78,7 +78,7 @@ pub enum Command {
     /// [`Objects::add_pending`].
     AddPending(Arc<Object>),
     /// The same for a pod of a group. Other pods of it may use the allocation in the same cycle;
-    /// see [`Objects::share_pending`].
+    /// see [`Objects::add_pending_of`].
     SharePending {
         /// The copy of the claim.
         claim: Arc<Object>,
@@ -357,7 +357,7 @@ impl<'a> Context<'a> {
         self.objects.pending(&claim.uid)
     }
 
-    /// The same if the pods of a group, by its key, may share it; see [`Objects::share_pending`].
+    /// The same if the pods of a group, by its key, may share it; see [`Objects::add_pending_of`].
     pub fn shared_allocation(&self, claim: &Object, group: &str) -> Option<&'a Arc<Object>> {
         self.note(|| Read::Object { resource: claim.resource.clone(), key: Arc::clone(&claim.key) });
         self.objects.shared_pending(&claim.uid, group)

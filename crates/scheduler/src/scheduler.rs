@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use supercargo_framework::binding::ClusterView;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::Change;
-use supercargo_framework::objects::Objects;
+use supercargo_framework::objects::{Object, Objects};
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
 use supercargo_framework::{
@@ -352,6 +352,13 @@ impl Scheduler {
         self.profiles.index_of(&pod.spec.scheduler_name)
     }
 
+    fn add_pending(&mut self, group: Option<Arc<str>>, claim: Arc<Object>) {
+        self.cache.note_object(&claim);
+        if !self.objects.add_pending_of(group, Arc::clone(&claim)) {
+            self.anomaly(&format!("{} {} already has an allocation", claim.resource, claim.key));
+        }
+    }
+
     /// Carries out the commands of a plugin's call.
     pub(crate) fn execute(&mut self, now: Now, commands: Vec<Command>) {
         for command in commands {
@@ -384,18 +391,8 @@ impl Scheduler {
                     self.cache.note_object(&object);
                     self.objects.restore(&object);
                 }
-                Command::AddPending(claim) => {
-                    self.cache.note_object(&claim);
-                    if !self.objects.add_pending(Arc::clone(&claim)) {
-                        self.anomaly(&format!("{} {} already has an allocation", claim.resource, claim.key));
-                    }
-                }
-                Command::SharePending { claim, group } => {
-                    self.cache.note_object(&claim);
-                    if !self.objects.share_pending(Arc::clone(&claim), group) {
-                        self.anomaly(&format!("{} {} already has an allocation", claim.resource, claim.key));
-                    }
-                }
+                Command::AddPending(claim) => self.add_pending(None, claim),
+                Command::SharePending { claim, group } => self.add_pending(Some(group), claim),
                 Command::RemovePending(claim) => {
                     self.cache.note_object(&claim);
                     self.objects.remove_pending(&claim.uid);

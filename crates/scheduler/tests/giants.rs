@@ -11,7 +11,7 @@ use supercargo_framework::objects::Object;
 use supercargo_framework::plugin::{ExtensionPoints, FilterPlugin};
 use supercargo_framework::taint::{Taint, TaintEffect, Toleration, TolerationOperator, tolerated};
 use supercargo_framework::testing::giants::{
-    Hostile, NodeList, PodList, kind_of, objects, plain_node, plain_pod,
+    Hostile, NodeList, PodList, objects, plain_node, plain_pod, type_of,
 };
 use supercargo_framework::testing::pod;
 use supercargo_framework::{
@@ -115,7 +115,8 @@ fn node_of(node: &Value) -> NodeRecord {
 }
 
 fn other_of(object: &Value) -> Object {
-    let kind = ObjectKind::of(&kind_of(object)).expect("the kind is built in");
+    let [version, kind] = type_of(object);
+    let kind = ObjectKind::of_type(version, kind).expect("the kind is built in");
     kind.decode(object.to_string().as_bytes()).expect("the object is valid")
 }
 

@@ -7,7 +7,6 @@ use supercargo_devices::Reach;
 use supercargo_framework::caching::{Applied, Caching, IncrementalPlugin, Scope};
 use supercargo_framework::objects::{DeviceRequest, RequestChoice, ResourceClaim, Typed};
 use supercargo_framework::plugin::SignPlugin;
-use supercargo_framework::resource::names;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{Context, CycleState, NodeInfo, NodeRecord, PodInfo};
 
@@ -121,9 +120,8 @@ impl Caching for DynamicResources {
     }
 
     fn prepares_each(&self, pod: &PodInfo) -> bool {
-        let requests = || pod.spec.requests.resource.scalars().iter();
-        let is_extended = || requests().any(|(name, amount)| *amount != 0 && names::is_of_devices(name));
-        !pod.spec.resource_claims().is_empty() || (self.with_extended && is_extended())
+        let is_extended = || self.with_extended && extended::wanted(pod).next().is_some();
+        !pod.spec.resource_claims().is_empty() || is_extended()
     }
 }
 

@@ -73,6 +73,12 @@ pub(super) fn of_pod(cx: &Context<'_>, pod: &PodInfo) -> Option<ExtendedResource
     })
 }
 
+/// The extended resources that the pod requests and that devices could provide.
+pub(super) fn wanted(pod: &PodInfo) -> impl Iterator<Item = &Arc<str>> {
+    let scalars = pod.spec.requests.resource.scalars().iter();
+    scalars.filter(|(name, amount)| *amount != 0 && names::is_of_devices(name)).map(|(name, _)| name)
+}
+
 /// The claims for extended resources that exist for the pod: at most one, unless something went
 /// wrong. Reading them is not recorded, as that of other claims of the pod.
 pub(super) fn claims_of<'a>(cx: &Context<'a>, pod: &PodInfo) -> Vec<&'a Arc<Object>> {
@@ -125,10 +131,8 @@ impl NewClaim {
         pod: &PodInfo,
         class_of: impl Fn(&str) -> Option<Typed<'a, DeviceClass>>,
     ) -> Option<Self> {
-        let scalars = pod.spec.requests.resource.scalars().iter();
-        let wanted: Box<[Wanted]> = scalars
-            .filter(|(name, amount)| *amount != 0 && names::is_of_devices(name))
-            .map(|(name, _)| {
+        let wanted: Box<[Wanted]> = wanted(pod)
+            .map(|name| {
                 let class = class_of(name).map(|class| Arc::clone(&class.object.key));
                 Wanted { name: Arc::clone(name), class }
             })

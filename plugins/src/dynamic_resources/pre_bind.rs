@@ -64,15 +64,16 @@ pub(super) struct OfGroup {
 }
 
 impl OfGroup {
-    pub(super) fn new(cx: &Context<'_>, pod: &PodInfo, name: &str) -> Self {
-        let key = GroupKey::of_pods(format!("{}/{name}", pod.namespace).into());
+    /// `None` if the pod has no group.
+    pub(super) fn new(cx: &Context<'_>, pod: &PodInfo) -> Option<Self> {
+        let key = GroupKey::of_pods(pod.group_key()?);
         let group = cx.forest().get(&key).and_then(Typed::<PodGroup>::of);
         let reservation = group.map(|group| ClaimConsumer::of_group(group.object));
-        Self {
-            name: name.into(),
+        Some(Self {
+            name: Arc::clone(pod.spec.group()?),
             reservation: reservation.unwrap_or_default(),
             claims: group.map(|group| claims::of_group(pod, &group)).unwrap_or_default(),
-        }
+        })
     }
 }
 

@@ -57,7 +57,7 @@ fn slice(name: &str, devices: &[&str], slices: i64) -> Object {
 }
 
 fn consumer(uid: &str) -> ClaimConsumer {
-    ClaimConsumer { resource: "pods".into(), name: uid.into(), uid: uid.into(), ..ClaimConsumer::default() }
+    ClaimConsumer::of_pod(uid.into(), uid.into())
 }
 
 fn merged(mut object: Value, fields: Value) -> Value {

@@ -21,7 +21,7 @@ pub(super) struct Informers {
     node_kind: NodeKind,
     pods: BTreeMap<String, Arc<PodInfo>>,
     nodes: BTreeMap<String, Arc<NodeRecord>>,
-    kinds: BTreeMap<String, ObjectKind>,
+    kinds: BTreeMap<[String; 2], ObjectKind>,
     objects: BTreeMap<Reference, Arc<Object>>,
 }
 
@@ -56,16 +56,12 @@ impl Informers {
 
     fn object(&mut self, change: &Changed) -> Result<Vec<Input>> {
         let Reference { api_version, kind, .. } = &change.reference;
-        // Upstream's event names of kinds.
-        let resource = match api_version.split_once('/') {
-            Some((group, _)) => format!("{group}/{kind}"),
-            None => kind.clone(),
-        };
-        let decoder = match self.kinds.entry(resource.clone()) {
+        let decoder = match self.kinds.entry([api_version.clone(), kind.clone()]) {
             Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => {
-                entry.insert(ObjectKind::of(&resource).with_context(|| format!("nobody knows {resource}"))?)
-            }
+            Entry::Vacant(entry) => entry.insert(
+                ObjectKind::of_type(api_version, kind)
+                    .with_context(|| format!("nobody knows {api_version} {kind}"))?,
+            ),
         };
         let new =
             change.new.as_ref().map(|object| decoder.decode(object.to_string().as_bytes()).map(Arc::new));

@@ -65,21 +65,18 @@ impl Objects {
     /// The allocation is pending until it is [removed](Self::remove_pending), or until the claim is
     /// known as allocated.
     pub fn add_pending(&mut self, claim: Arc<Object>) -> bool {
-        let can_be_added = !self.is_allocation_known(&claim) && self.pending(&claim.uid).is_none();
-        if can_be_added {
-            self.pending.add(claim, None);
-        }
-        can_be_added
+        self.add_pending_of(None, claim)
     }
 
     /// Does the same for a pod of the group with this key. Until
     /// [`end_sharing`](Self::end_sharing), other pods of the group may use the allocation: it is
     /// pending until it was removed for each.
-    pub fn share_pending(&mut self, claim: Arc<Object>, group: Arc<str>) -> bool {
-        let is_known = self.is_allocation_known(&claim);
+    pub fn add_pending_of(&mut self, group: Option<Arc<str>>, claim: Arc<Object>) -> bool {
+        let known = self.get(&resources::RESOURCE_CLAIM, &claim.key);
+        let is_known = known.is_some_and(|known| known.uid == claim.uid && is_allocated(known));
         match self.pending.by_uid.get_mut(&claim.uid) {
-            Some(pending) if pending.group.as_ref() == Some(&group) => pending.pods += 1,
-            None if !is_known => self.pending.add(claim, Some(group)),
+            Some(pending) if group.is_some() && pending.group == group => pending.pods += 1,
+            None if !is_known => self.pending.add(claim, group),
             _ => return false,
         }
         true
@@ -90,11 +87,6 @@ impl Objects {
         if std::mem::take(&mut self.pending.are_shared) {
             self.pending.by_uid.values_mut().for_each(|pending| pending.group = None);
         }
-    }
-
-    fn is_allocation_known(&self, claim: &Object) -> bool {
-        let known = self.get(&resources::RESOURCE_CLAIM, &claim.key);
-        known.is_some_and(|known| known.uid == claim.uid && is_allocated(known))
     }
 
     /// Ends a pending allocation, as far as one pod uses it: it was written, or the pod's binding
@@ -186,7 +178,7 @@ mod tests {
     fn pods_of_a_group_share_a_pending_allocation_in_one_cycle() {
         let mut objects = with_pending();
         let share = |objects: &mut Objects, name: &str, group: &str| {
-            objects.share_pending(claim(name, "5", true), group.into())
+            objects.add_pending_of(Some(group.into()), claim(name, "5", true))
         };
         objects.insert(claim("c", "5", false));
         assert!(!share(&mut objects, "a", "ns/g"), "it is that of another pod");

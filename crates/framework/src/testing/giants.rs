@@ -522,10 +522,9 @@ impl NodeList {
     }
 }
 
-/// The kind of an object, as plugins name it.
-pub fn kind_of(object: &Value) -> String {
-    let [version, kind] = ["apiVersion", "kind"].map(|field| object[field].as_str().unwrap_or_default());
-    version.split_once('/').map_or_else(|| kind.to_owned(), |(group, _)| format!("{group}/{kind}"))
+/// `apiVersion` and `kind` of an object.
+pub fn type_of(object: &Value) -> [&str; 2] {
+    ["apiVersion", "kind"].map(|field| object[field].as_str().unwrap_or_default())
 }
 
 fn cluster_object(version: &str, kind: &str, name: &str) -> Value {

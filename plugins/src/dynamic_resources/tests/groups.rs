@@ -56,7 +56,7 @@ fn of_group(group: &Arc<Object>, pod: &PodInfo) -> OfGroup {
     let mut objects = Objects::default();
     objects.insert(Arc::clone(group));
     let cluster = nodes([]);
-    OfGroup::new(&Context::new(&cluster, &objects, &[], Now::default()), pod, "g")
+    OfGroup::new(&Context::new(&cluster, &objects, &[], Now::default()), pod).unwrap()
 }
 
 #[test]
