@@ -5,6 +5,8 @@
 //! not find there costs nothing. This follows it to the point, because the unit at which the limit
 //! is exceeded is visible.
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::ast::Id;
 use crate::eval_failure::EvalFailure;
 use crate::value::Value;
@@ -21,9 +23,9 @@ pub(crate) type Seen = Option<Value>;
 pub(crate) struct Costs {
     pub(crate) total: u64,
     limit: u64,
-    stack: Vec<Entry>,
+    stack: SmallVec<[Entry; 8]>,
     /// The topmost entry of each node.
-    tops: Vec<u32>,
+    tops: SmallVec<[u32; 32]>,
 }
 
 struct Entry {
@@ -36,7 +38,7 @@ struct Entry {
 impl Costs {
     /// For nodes with identities up to `last`.
     pub(crate) fn new(limit: u64, last: Id) -> Self {
-        Self { total: 0, limit, stack: Vec::with_capacity(16), tops: vec![NONE; last as usize + 1] }
+        Self { total: 0, limit, stack: SmallVec::new(), tops: smallvec![NONE; last as usize + 1] }
     }
 
     pub(crate) fn add(&mut self, cost: u64) {
@@ -70,8 +72,8 @@ impl Costs {
     }
 
     /// Takes the values of arguments, if all are there.
-    pub(crate) fn take(&mut self, ids: impl DoubleEndedIterator<Item = Id>) -> Option<Vec<Seen>> {
-        let mut values = Vec::new();
+    pub(crate) fn take(&mut self, ids: impl DoubleEndedIterator<Item = Id>) -> Option<SmallVec<[Seen; 3]>> {
+        let mut values = SmallVec::new();
         for id in ids.rev() {
             let top = self.tops[id as usize];
             if top == NONE {

@@ -64,7 +64,9 @@ impl Device {
         attributes: impl IntoIterator<Item = (&'a str, &'a Attribute)>,
         capacity: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, EvalError> {
+        let attributes = attributes.into_iter();
         let mut by_domain = ByDomain::new(reads, driver);
+        by_domain.values.reserve(attributes.size_hint().0);
         for (name, attribute) in attributes {
             let value =
                 attribute.value().map_err(|error| EvalError::new(format!("attribute {name}: {error}")))?;
@@ -138,6 +140,9 @@ impl<'a> ByDomain<'a> {
             let of_domain = values.iter().map(|(_, id, value)| (Arc::clone(id), value.clone()));
             (Arc::clone(&values[0].0), Value::Map(Map::of_strings(of_domain)))
         });
-        Value::Map(Map::of_strings(domains).with_default())
+        // No more than needed in nearly all cases: a device has few domains.
+        let mut all = Vec::with_capacity(self.values.len().min(2));
+        all.extend(domains);
+        Value::Map(Map::of_strings(all).with_default())
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::ast::{Id, Name};
 use crate::cost::{self, Costs, Seen};
 use crate::eval_failure::{EvalFailure, Steps};
@@ -173,8 +175,8 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Evaluates all, even after an error; then reports the first.
-    fn exec_all(&mut self, nodes: &'a [Node]) -> Result<Vec<Value>, EvalFailure> {
-        let mut outcomes = Vec::with_capacity(nodes.len());
+    fn exec_all(&mut self, nodes: &'a [Node]) -> Result<SmallVec<[Value; 3]>, EvalFailure> {
+        let mut outcomes: SmallVec<[_; 3]> = SmallVec::new();
         for node in nodes {
             match self.exec(node) {
                 Err(halt @ EvalFailure::Halt(_)) => return Err(halt),
@@ -203,7 +205,7 @@ impl<'a> Evaluation<'a> {
             };
         };
         let args = if call.in_order {
-            call.args.iter().map(|arg| self.exec(arg)).collect::<Result<Vec<_>, _>>()?
+            call.args.iter().map(|arg| self.exec(arg)).collect::<Result<_, _>>()?
         } else {
             self.exec_all(&call.args)?
         };

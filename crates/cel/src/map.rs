@@ -19,6 +19,8 @@ type Table = BTreeMap<Key, (Value, Value)>;
 
 #[derive(Debug)]
 enum Entries {
+    /// With texts for keys, sorted.
+    Named(Box<[(Arc<str>, Value)]>),
     /// Sorted by key.
     Fixed(Box<[(Key, (Value, Value))]>),
     Growing(Mutex<Table>),
@@ -89,12 +91,7 @@ impl Map {
 
     /// A map with names for keys, which are sorted.
     pub(crate) fn of_strings(entries: impl IntoIterator<Item = (Arc<str>, Value)>) -> Self {
-        let entry =
-            |(name, value): (Arc<str>, Value)| (Key::String(name.clone()), (Value::String(name), value));
-        Self {
-            entries: Arc::new(Entries::Fixed(entries.into_iter().map(entry).collect())),
-            has_default: false,
-        }
+        Self { entries: Arc::new(Entries::Named(entries.into_iter().collect())), has_default: false }
     }
 
     pub(crate) fn growing() -> Self {
@@ -110,20 +107,28 @@ impl Map {
     }
 
     /// Reads the keys and values, in the order of keys.
-    fn each<T>(&self, read: impl FnOnce(&mut dyn Iterator<Item = &(Value, Value)>) -> T) -> T {
+    fn each<T>(&self, read: impl FnOnce(&mut dyn Iterator<Item = (Value, Value)>) -> T) -> T {
         match &*self.entries {
-            Entries::Fixed(entries) => read(&mut entries.iter().map(|(_, entry)| entry)),
-            Entries::Growing(table) => read(&mut lock(table).values()),
+            Entries::Named(entries) => {
+                read(&mut entries.iter().map(|(name, value)| (Value::String(name.clone()), value.clone())))
+            }
+            Entries::Fixed(entries) => read(&mut entries.iter().map(|(_, entry)| entry.clone())),
+            Entries::Growing(table) => read(&mut lock(table).values().cloned()),
         }
     }
 
     fn at(&self, key: &Key) -> Option<Value> {
-        match &*self.entries {
-            Entries::Fixed(entries) => {
+        match (&*self.entries, key) {
+            (Entries::Named(entries), Key::String(name)) => {
+                let place = entries.binary_search_by(|(known, _)| known.cmp(name)).ok()?;
+                Some(entries[place].1.clone())
+            }
+            (Entries::Named(_), _) => None,
+            (Entries::Fixed(entries), _) => {
                 let place = entries.binary_search_by(|(known, _)| known.cmp(key)).ok()?;
                 Some(entries[place].1.1.clone())
             }
-            Entries::Growing(table) => {
+            (Entries::Growing(table), _) => {
                 let table = lock(table);
                 table.get(key).map(|(_, value)| value.clone())
             }
@@ -132,6 +137,7 @@ impl Map {
 
     pub(crate) fn len(&self) -> usize {
         match &*self.entries {
+            Entries::Named(entries) => entries.len(),
             Entries::Fixed(entries) => entries.len(),
             Entries::Growing(table) => lock(table).len(),
         }
@@ -139,22 +145,22 @@ impl Map {
 
     /// How many values are in one another; this walks over the map.
     pub(crate) fn nesting(&self) -> u16 {
-        let nesting = |(key, value): &(Value, Value)| key.nesting().max(value.nesting());
+        let nesting = |(key, value): (Value, Value)| key.nesting().max(value.nesting());
         self.each(|entries| entries.map(nesting).max()).unwrap_or(0).saturating_add(1)
     }
 
     pub(crate) fn first(&self) -> Option<(Value, Value)> {
-        self.each(|entries| entries.next().cloned())
+        self.each(|entries| entries.next())
     }
 
     pub(crate) fn entries(&self) -> Vec<(Value, Value)> {
-        self.each(|entries| entries.cloned().collect())
+        self.each(|entries| entries.collect())
     }
 
     /// What upstream makes of the map of a fold that ends.
     pub(crate) fn settled(&self) -> Self {
         match &*self.entries {
-            Entries::Fixed(_) => self.clone(),
+            Entries::Named(_) | Entries::Fixed(_) => self.clone(),
             Entries::Growing(table) => {
                 let table = lock(table).clone();
                 Self {

@@ -214,7 +214,7 @@ impl Planner<'_> {
         let name = resolved.trim_start_matches('.');
         match global_type(name) {
             Some(Type::Type(Some(t))) if !matches!(name, "duration" | "timestamp" | DEVICE) => {
-                Ok(Node::Constant { id, value: Ok(Value::Type(t.name().into())) })
+                Ok(Node::Constant { id, value: Ok(Value::Type((&*t.name()).into())) })
             }
             // Also a variable of a fold that holds a type, which upstream looks up as a type.
             _ => Err(EvalFailure::error(format!("reference to undefined type: {name}"))),

@@ -1,5 +1,6 @@
 //! Types of expressions, and when a value of one may stand for another.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -94,7 +95,7 @@ impl Type {
     }
 
     /// The name of its values' type at run time.
-    pub(crate) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> Cow<'_, str> {
         match self {
             Self::Dyn => "dyn".into(),
             Self::Error => "error".into(),
@@ -111,8 +112,8 @@ impl Type {
             Self::Map(_) => "map".into(),
             Self::Type(_) => "type".into(),
             Self::Struct(name) | Self::Opaque(name, _) => (*name).into(),
-            Self::Param(name) => name.to_string(),
-            Self::Var(id) => format!("_var{id}"),
+            Self::Param(name) => name.to_string().into(),
+            Self::Var(id) => format!("_var{id}").into(),
         }
     }
 
@@ -121,7 +122,7 @@ impl Type {
         let parts: Vec<String> = self.parts().into_iter().map(Self::verbose).collect();
         match self {
             Self::Param(_) | Self::Var(_) => format!("<{}>", self.name()),
-            _ if parts.is_empty() => self.name(),
+            _ if parts.is_empty() => self.name().into_owned(),
             _ => format!("{}({})", self.name(), parts.join(", ")),
         }
     }

@@ -1,7 +1,6 @@
 //! What a list of selectors says about devices.
 
 use rustc_hash::FxHashMap;
-use supercargo_framework::hash_seed::{HashSeed, SeededMap};
 
 use crate::inventory::Slice;
 use crate::selectors::SelectorError;
@@ -12,14 +11,16 @@ pub(crate) struct Answers {
     /// The answers about the devices of each slice.
     rows: FxHashMap<u64, Row>,
     verdicts: Vec<Verdict>,
-    /// Their numbers by what selectors see.
-    numbers: SeededMap<Box<[u8]>, usize>,
+    /// Their numbers by the hash of what selectors see. Of two with one hash, the later one counts.
+    numbers: FxHashMap<u64, usize>,
     bytes: usize,
 }
 
 /// The answer about all devices in which selectors see the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
+    /// What selectors see.
+    pub(crate) sight: Box<[u8]>,
     pub(crate) result: Result<bool, Box<SelectorError>>,
     /// The work that it took.
     pub(crate) work: u64,
@@ -43,8 +44,8 @@ struct Answer(u32);
 const IS_PAID: u32 = 1;
 
 impl Answers {
-    pub(crate) fn new(seed: &HashSeed) -> Self {
-        let (rows, verdicts, numbers) = (FxHashMap::default(), Vec::new(), seed.map());
+    pub(crate) fn new() -> Self {
+        let (rows, verdicts, numbers) = (FxHashMap::default(), Vec::new(), FxHashMap::default());
         Self { rows, verdicts, numbers, bytes: size_of::<Self>() }
     }
 
@@ -77,18 +78,18 @@ impl Answers {
         (answer >> 1).checked_sub(1).map(|number| number as usize)
     }
 
-    /// The number of the verdict about devices in which selectors see this.
-    pub(crate) fn of_sight(&self, sight: &[u8]) -> Option<usize> {
-        self.numbers.get(sight).copied()
+    /// The number of the verdict about devices in which selectors see this, which has this hash.
+    pub(crate) fn of_sight(&self, hash: u64, sight: &[u8]) -> Option<usize> {
+        self.numbers.get(&hash).copied().filter(|number| *self.verdicts[*number].sight == *sight)
     }
 
     /// Adds a verdict. Returns its number.
-    pub(crate) fn add(&mut self, sight: Box<[u8]>, verdict: Verdict) -> usize {
+    pub(crate) fn add(&mut self, hash: u64, verdict: Verdict) -> usize {
         let number = self.verdicts.len();
         let of_error = verdict.result.as_ref().err().map_or(0, |error| error.bytes());
-        self.bytes += sight.len() + size_of::<(Box<[u8]>, usize, Verdict)>() + of_error;
+        self.bytes += verdict.sight.len() + size_of::<(u64, usize, Verdict)>() + of_error;
         self.verdicts.push(verdict);
-        self.numbers.insert(sight, number);
+        self.numbers.insert(hash, number);
         number
     }
 

@@ -1,5 +1,6 @@
 //! Which devices the selectors of a request match.
 
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -268,7 +269,7 @@ impl Matches {
             return Ok(true);
         }
         let Self { answers, attempt, evaluations, seed, buffer, .. } = self;
-        let answers = answers.entry(selectors.id).or_insert_with(|| Answers::new(seed));
+        let answers = answers.entry(selectors.id).or_insert_with(Answers::new);
         let is_first = answers.begin(slice, device, *attempt);
         let look = steps_to_look(values_of(&slice.spec().devices[device]));
         if is_first && !budget.take(look) {
@@ -279,18 +280,20 @@ impl Matches {
             None => {
                 let sight = selectors.sight(slice, device);
                 sight.write(buffer);
-                let number = match answers.of_sight(buffer) {
+                let hash = seed.hash_one(&*buffer);
+                let number = match answers.of_sight(hash, buffer) {
                     Some(number) => number,
                     None => {
-                        let verdict = selectors.ask(sight, budget, *attempt, evaluations)?;
-                        answers.add(buffer[..].into(), verdict)
+                        let (result, work) = selectors.ask(sight, budget, evaluations)?;
+                        let sight = buffer[..].into();
+                        answers.add(hash, Verdict { sight, result, work, paid_in: *attempt })
                     }
                 };
                 answers.set(slice, device, number);
                 number
             }
         };
-        let Verdict { result, work, paid_in } = answers.verdict(number);
+        let Verdict { result, work, paid_in, .. } = answers.verdict(number);
         let is_paid = std::mem::replace(paid_in, *attempt) == *attempt;
         // An error of upstream's comes first.
         if !is_paid && !budget.take(*work) && result.is_ok() {
@@ -312,20 +315,19 @@ impl Selectors {
         SelectorError { is_of_class, selector: 0, cause: SelectorFailure::Exhausted }
     }
 
-    /// Evaluates the selectors. An error is the end of the budget.
+    /// Evaluates the selectors. Also returns the work. An error is the end of the budget.
     fn ask(
         &self,
         sight: Sight<'_>,
         budget: &mut Budget,
-        attempt: u64,
         evaluations: &mut u64,
-    ) -> Result<Verdict, SelectorError> {
+    ) -> Result<(Result<bool, Box<SelectorError>>, u64), SelectorError> {
         let mut work = 0;
         let result = self.evaluate(sight, budget, &mut work, evaluations);
         if let Err(error @ SelectorError { cause: SelectorFailure::Exhausted, .. }) = result {
             return Err(error);
         }
-        Ok(Verdict { result: result.map_err(Box::new), work, paid_in: attempt })
+        Ok((result.map_err(Box::new), work))
     }
 
     /// Evaluates the selectors, and adds up the work.
