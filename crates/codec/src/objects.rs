@@ -20,16 +20,17 @@ use std::sync::Arc;
 use kube_informers::{ContentType, DecodeError, GroupVersionResource, Kind, ObjectKey};
 use parking_lot::Mutex;
 use serde::Deserialize;
-use serde_json::Value;
+
 use supercargo_framework::Text;
 use supercargo_framework::objects::{Body, Object};
+use supercargo_framework::raw_object::RawObject;
 
 use self::document::Document;
 use super::error::{FieldError, WireError, parse};
 use super::interners::Interners;
 use super::json::Obj;
 use super::metadata::{Metadata, required};
-use super::raw::whole;
+use super::raw::Whole;
 
 /// Decodes objects of one kind and shares equal parts of them.
 pub struct ObjectKind {
@@ -97,20 +98,16 @@ impl ObjectKind {
 
     /// The whole object. Sets its type if `api_type` is given: items of a list lack it, but writes
     /// need it.
-    fn raw(&self, json: &str, api_type: Option<(&str, &str)>) -> Result<Arc<Value>, WireError> {
-        let mut whole = whole(&self.resource, json)?;
+    fn raw(&self, json: &str, api_type: Option<(&str, &str)>) -> Result<RawObject, WireError> {
+        let mut whole = Whole::parse(&self.resource, json)?;
         if let Some((api_version, kind)) = api_type {
-            whole.insert("apiVersion".into(), api_version.into());
-            whole.insert("kind".into(), kind.into());
+            whole.set("apiVersion", api_version);
+            whole.set("kind", kind);
         }
-        Ok(Arc::new(Value::Object(whole)))
+        Ok(RawObject::new(whole.to_text()))
     }
 
-    fn object<'a>(
-        &self,
-        document: &impl Document<'a>,
-        raw: Option<Arc<Value>>,
-    ) -> Result<Object, FieldError> {
+    fn object<'a>(&self, document: &impl Document<'a>, raw: Option<RawObject>) -> Result<Object, FieldError> {
         let metadata = document.metadata();
         required("metadata.name", &metadata.name)?;
         let namespace = if self.gvr.namespaced {
@@ -183,7 +180,7 @@ impl<'a> Document<'a> for Unknown<'a> {
         &self.metadata
     }
 
-    fn body(&self, _: &mut Interners, raw: Option<Arc<Value>>) -> Result<Body, FieldError> {
-        Ok(Body::Other(raw.unwrap_or_default()))
+    fn body(&self, _: &mut Interners, raw: Option<RawObject>) -> Result<Body, FieldError> {
+        Ok(Body::Other(Arc::new(raw.unwrap_or_default().value())))
     }
 }

@@ -1,10 +1,60 @@
-//! Changes of API objects that plugins write back.
+//! API objects that plugins change and write back.
 
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+/// An API object as JSON text, which takes a fraction of the memory of its values: few objects are
+/// written back.
+#[derive(Clone, Debug)]
+pub struct RawObject(Arc<str>);
+
+impl RawObject {
+    /// An object with this JSON.
+    pub fn new(json: impl Into<Arc<str>>) -> Self {
+        Self(json.into())
+    }
+
+    /// Its values; `Null` if the text is not JSON.
+    pub fn value(&self) -> Value {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+}
+
+impl Default for RawObject {
+    fn default() -> Self {
+        Value::Null.into()
+    }
+}
+
+impl From<Value> for RawObject {
+    fn from(value: Value) -> Self {
+        Self::new(value.to_string())
+    }
+}
+
+/// The order of fields does not matter.
+impl PartialEq for RawObject {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0 || self.value() == other.value()
+    }
+}
+
+impl Serialize for RawObject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Self::from)
+    }
+}
+
 /// A copy with `apiVersion` and `kind`, which objects of a list lack.
-pub fn typed(raw: &Value, api_version: &str, kind: &str) -> Value {
-    let mut raw = raw.clone();
+pub fn typed(mut raw: Value, api_version: &str, kind: &str) -> Value {
     let fields = members(&mut raw);
     fields.entry("apiVersion").or_insert_with(|| api_version.into());
     fields.entry("kind").or_insert_with(|| kind.into());

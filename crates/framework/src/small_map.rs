@@ -86,6 +86,16 @@ impl<K, V> SmallMap<K, V> {
     pub fn values(&self) -> impl ExactSizeIterator<Item = &V> {
         self.iter().map(|(_, value)| value)
     }
+
+    /// The values, to change them.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        let (few, many) = match &mut self.0 {
+            Entries::Few(entries) => (Some(entries), None),
+            Entries::Many(entries) => (None, Some(entries)),
+        };
+        let few = few.into_iter().flatten().map(|(_, value)| value);
+        few.chain(many.into_iter().flat_map(BTreeMap::values_mut))
+    }
 }
 
 impl<K: Ord, V> SmallMap<K, V> {

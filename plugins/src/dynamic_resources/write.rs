@@ -99,7 +99,7 @@ pub(super) struct Written(Value);
 impl Written {
     /// The claim as it was read. Objects of a list lack `apiVersion` and `kind`.
     pub(super) fn of(claim: &Object) -> Self {
-        Self(typed(&body(claim).raw, "resource.k8s.io/v1", "ResourceClaim"))
+        Self(typed(Value::clone(&body(claim).raw), "resource.k8s.io/v1", "ResourceClaim"))
     }
 
     /// The API's answer to a request.

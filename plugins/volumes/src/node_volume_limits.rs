@@ -24,7 +24,7 @@ use supercargo_framework::{
 };
 
 use crate::pod_volumes::{KeyBuffer, USED_CLAIMS, has_claims, sign};
-use attachable::{Attachable, Counted, Lookup, may_count};
+use attachable::{Attachable, Counted, may_count};
 
 /// The plugin's name.
 pub const NAME: &str = "NodeVolumeLimits";
@@ -68,11 +68,15 @@ impl NewVolumes {
                 }
             }
         }
-        let on = |has_csi_node| Wanted::of(&found, has_csi_node).map(Arc::new);
-        let with_csi_node = on(true);
         let is_same = found.iter().flatten().all(|counted| matches!(counted, Counted::Everywhere(_)));
-        let without_csi_node = if is_same { with_csi_node.clone() } else { on(false) };
-        Self { with_csi_node, without_csi_node }
+        let elsewhere = (!is_same).then(|| {
+            let volumes =
+                found.iter().map(|lookup| Ok(lookup.as_ref().map_err(Clone::clone)?.on(false)?.cloned()));
+            Wanted::of(volumes).map(Arc::new)
+        });
+        let volumes = found.into_iter().map(|lookup| lookup?.with_csi_node().map(Some));
+        let with_csi_node = Wanted::of(volumes).map(Arc::new);
+        Self { without_csi_node: elsewhere.unwrap_or_else(|| with_csi_node.clone()), with_csi_node }
     }
 
     /// The volumes that count on a node with or without a CSINode.
@@ -82,22 +86,23 @@ impl NewVolumes {
     }
 }
 
-/// New volumes by driver, each once. Drivers are in the order of the volumes if there are few.
+/// New volumes by driver. Drivers are in the order of the volumes if there are few.
 #[derive(Debug, Default)]
-struct Wanted(SmallMap<Text, SmallMap<Attachable, ()>>);
+struct Wanted(SmallMap<Text, Volumes>);
 
 impl Wanted {
-    fn of(lookups: &[Lookup], has_csi_node: bool) -> Result<Self, Status> {
-        let mut by_driver: SmallMap<&Text, SmallVec<[&Attachable; 4]>> = SmallMap::default();
-        for lookup in lookups {
-            if let Some(volume) = lookup.as_ref().map_err(Clone::clone)?.on(has_csi_node)? {
-                by_driver.or_default(&&volume.driver).push(volume);
+    /// These volumes; the first error.
+    fn of(volumes: impl Iterator<Item = Result<Option<Attachable>, Status>>) -> Result<Self, Status> {
+        let mut by_driver: SmallMap<Text, Volumes> = SmallMap::default();
+        for volume in volumes {
+            if let Some(volume) = volume? {
+                by_driver.or_default(&volume.driver).push(volume);
             }
         }
-        let once = |volumes: &SmallVec<[&Attachable; 4]>| {
-            volumes.iter().map(|volume| ((*volume).clone(), ())).collect()
-        };
-        Ok(Self(by_driver.iter().map(|(driver, volumes)| ((*driver).clone(), once(volumes))).collect()))
+        for volumes in by_driver.values_mut() {
+            *volumes = sorted(std::mem::take(volumes));
+        }
+        Ok(Self(by_driver))
     }
 
     fn drivers(&self) -> impl Iterator<Item = &Text> {
@@ -109,13 +114,13 @@ impl Wanted {
     }
 }
 
-/// Volumes on a node, sorted and deduplicated.
-type OnNode = SmallVec<[Attachable; 16]>;
+/// Volumes, sorted and deduplicated.
+type Volumes = SmallVec<[Attachable; 4]>;
 
 /// The volumes of the node's pods that belong to the drivers of these volumes.
-fn used_by_pods(cx: &Context<'_>, node: &NodeInfo, wanted: &Wanted) -> Result<OnNode, Status> {
+fn used_by_pods(cx: &Context<'_>, node: &NodeInfo, wanted: &Wanted) -> Result<Volumes, Status> {
     let mut key = KeyBuffer::default();
-    let mut used = OnNode::new();
+    let mut used = Volumes::new();
     for pod in node.pods() {
         for volume in &pod.spec.volumes {
             let counted = attachable::of_running_pod(cx, pod, volume, &mut key)?;
@@ -132,8 +137,8 @@ fn used_by_pods(cx: &Context<'_>, node: &NodeInfo, wanted: &Wanted) -> Result<On
 
 /// The volumes attached to the node that belong to the drivers of these volumes and are used by
 /// none of its pods.
-fn only_attached(cx: &Context<'_>, node: &NodeInfo, wanted: &Wanted, used: &OnNode) -> OnNode {
-    let mut attached = OnNode::new();
+fn only_attached(cx: &Context<'_>, node: &NodeInfo, wanted: &Wanted, used: &Volumes) -> Volumes {
+    let mut attached = Volumes::new();
     for attachment in cx.list_on::<VolumeAttachment>(&resources::VOLUME_ATTACHMENT, node.name()) {
         let (driver, Some(volume)) = (&attachment.attacher, &attachment.volume_name) else { continue };
         if !wanted.has_driver(driver) {
@@ -151,7 +156,7 @@ fn only_attached(cx: &Context<'_>, node: &NodeInfo, wanted: &Wanted, used: &OnNo
     attached
 }
 
-fn sorted(mut volumes: OnNode) -> OnNode {
+fn sorted(mut volumes: Volumes) -> Volumes {
     volumes.sort_unstable();
     volumes.dedup();
     volumes
@@ -186,11 +191,11 @@ impl NodeVolumeLimits {
 fn has_room(cx: &Context<'_>, node: &NodeInfo, limits: &CsiNode, wanted: &Wanted) -> Result<bool, Status> {
     let used = used_by_pods(cx, node, wanted)?;
     let attached = only_attached(cx, node, wanted, &used);
-    let fits = |(driver, volumes): (&Text, &SmallMap<Attachable, ()>)| {
+    let fits = |(driver, volumes): (&Text, &Volumes)| {
         let of_driver = |volume: &&Attachable| volume.driver == *driver;
         let had = used.iter().filter(of_driver).count() + attached.iter().filter(of_driver).count();
         // As upstream, a new volume that is already attached counts twice.
-        let new = volumes.len() - used.iter().filter(|volume| volumes.contains(*volume)).count();
+        let new = volumes.len() - used.iter().filter(|volume| volumes.binary_search(volume).is_ok()).count();
         limit_of(limits, driver).is_none_or(|limit| new == 0 || (had + new) as i64 <= limit)
     };
     Ok(wanted.0.iter().all(fits))

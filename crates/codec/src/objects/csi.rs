@@ -1,13 +1,11 @@
 //! CSI kinds: drivers, nodes, storage capacities and volume attachments.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
-use serde_json::Value;
 use supercargo_framework::labels::Labels;
 use supercargo_framework::objects::{
     Body, CsiDriver, CsiNode, CsiNodeDriver, CsiStorageCapacity, VolumeAttachment,
 };
+use supercargo_framework::raw_object::RawObject;
 
 use super::document::{Document, annotations};
 use super::storage::{VolumeSpec, whole_bytes};
@@ -61,7 +59,7 @@ impl<'a> Document<'a> for Node<'a> {
         self.metadata.name.non_empty()
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, shared: &mut Interners, _: Option<RawObject>) -> Result<Body, FieldError> {
         let drivers = self.spec.drivers.iter();
         let drivers = drivers
             .map(|driver| CsiNodeDriver { name: shared.text(&driver.name), limit: driver.allocatable.count });
@@ -89,7 +87,7 @@ impl<'a> Document<'a> for Driver<'a> {
         &self.metadata
     }
 
-    fn body(&self, _: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, _: &mut Interners, _: Option<RawObject>) -> Result<Body, FieldError> {
         Ok(Body::CsiDriver(CsiDriver {
             storage_capacity: self.spec.storage_capacity.unwrap_or_default(),
             prevents_scheduling_if_missing: self.spec.prevent_pod_scheduling_if_missing.unwrap_or_default(),
@@ -117,7 +115,7 @@ impl<'a> Document<'a> for StorageCapacity<'a> {
         &self.metadata
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, shared: &mut Interners, _: Option<RawObject>) -> Result<Body, FieldError> {
         let bytes = |field: &'static str, amount: &Str<'_>| {
             amount.non_empty().map(|amount| whole_bytes(amount, format_args!("{field}"))).transpose()
         };
@@ -169,7 +167,7 @@ impl<'a> Document<'a> for Attachment<'a> {
         self.spec.node_name.non_empty()
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, shared: &mut Interners, _: Option<RawObject>) -> Result<Body, FieldError> {
         let source = &self.spec.source;
         let inline = source.inline_volume_spec.as_ref();
         Ok(Body::VolumeAttachment(VolumeAttachment {

@@ -11,6 +11,7 @@ use supercargo_framework::objects::{
     DeviceTolerationOperator, Quantities, TaintRuleSelector,
 };
 use supercargo_framework::quantity;
+use supercargo_framework::raw_object::RawObject;
 use supercargo_framework::taint::TaintEffect;
 
 use super::document::Document;
@@ -128,7 +129,7 @@ impl<'a> Document<'a> for WireClass<'a> {
         &self.metadata
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, shared: &mut Interners, _: Option<RawObject>) -> Result<Body, FieldError> {
         let created = time(&self.metadata.creation_timestamp, "metadata.creationTimestamp")?;
         Ok(Body::DeviceClass(DeviceClass {
             selectors: shared.device_selectors(&self.spec.selectors),
@@ -173,7 +174,7 @@ impl<'a> Document<'a> for WireTaintRule<'a> {
         &self.metadata
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, shared: &mut Interners, _: Option<RawObject>) -> Result<Body, FieldError> {
         let mut text = |text: &Option<Str<'_>>| text.as_ref().map(|text| shared.text(text));
         let selector = self.spec.device_selector.as_ref().map(|selector| TaintRuleSelector {
             driver: text(&selector.driver),

@@ -1,11 +1,9 @@
 //! What the slim types of all kinds have in common.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
-use serde_json::Value;
 use supercargo_framework::labels::Labels;
 use supercargo_framework::objects::Body;
+use supercargo_framework::raw_object::RawObject;
 
 use crate::error::FieldError;
 use crate::interners::Interners;
@@ -34,7 +32,7 @@ pub(super) trait Document<'a>: Deserialize<'a> + Default {
     }
 
     /// The body of the record. `raw` is set if the whole object is kept.
-    fn body(&self, shared: &mut Interners, raw: Option<Arc<Value>>) -> Result<Body, FieldError>;
+    fn body(&self, shared: &mut Interners, raw: Option<RawObject>) -> Result<Body, FieldError>;
 }
 
 /// The annotations of kinds with annotations that plugins read.

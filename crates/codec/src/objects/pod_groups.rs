@@ -1,11 +1,9 @@
 //! Groups of pods.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value;
 use supercargo_framework::objects::{Body, CompositePodGroup, GroupKind, GroupPolicy, GroupSpec, PodGroup};
+use supercargo_framework::raw_object::RawObject;
 
 use super::document::Document;
 use crate::error::FieldError;
@@ -103,7 +101,7 @@ impl<'a> Document<'a> for WirePodGroup<'a> {
         &self.metadata
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, shared: &mut Interners, _: Option<RawObject>) -> Result<Body, FieldError> {
         let mut conditions = self.status.conditions.iter().enumerate();
         let condition = conditions.find(|(_, condition)| &*condition.kind == INITIALLY_SCHEDULED);
         let statuses = &self.status.resource_claim_statuses;
@@ -121,7 +119,7 @@ impl<'a> Document<'a> for WireCompositePodGroup<'a> {
         &self.metadata
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, shared: &mut Interners, _: Option<RawObject>) -> Result<Body, FieldError> {
         let spec = self.spec.read(GroupKind::Groups, &self.metadata, shared)?;
         Ok(Body::CompositePodGroup(CompositePodGroup { spec }))
     }

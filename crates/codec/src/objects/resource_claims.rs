@@ -11,6 +11,7 @@ use supercargo_framework::objects::{
     ClaimConstraint, ClaimConsumer, ClaimRequest, ConstraintRule, DeviceCondition, DeviceCount, DeviceId,
     DeviceRequest, RequestChoice, ResourceClaim,
 };
+use supercargo_framework::raw_object::RawObject;
 
 use super::devices::{Configuration, Selector, WireDeviceToleration, items};
 use super::document::{Document, annotations};
@@ -204,8 +205,8 @@ impl<'a> Document<'a> for WireClaim<'a> {
         annotations(&self.metadata, shared)
     }
 
-    fn body(&self, shared: &mut Interners, raw: Option<Arc<Value>>) -> Result<Body, FieldError> {
-        let (spec, status, raw) = (&self.spec.devices, &self.status, raw.unwrap_or_default());
+    fn body(&self, shared: &mut Interners, raw: Option<RawObject>) -> Result<Body, FieldError> {
+        let (spec, status, raw) = (&self.spec.devices, &self.status, raw.unwrap_or_default().value());
         let allocation = status.allocation.as_ref();
         let allocation = allocation.map(|allocation| shared.allocation(allocation, &raw));
         Ok(Body::ResourceClaim(ResourceClaim {
@@ -216,7 +217,7 @@ impl<'a> Document<'a> for WireClaim<'a> {
             reserved_for: status.reserved_for.iter().map(|consumer| shared.consumer(consumer)).collect(),
             devices: status.devices.iter().map(|device| shared.device_status(device)).collect(),
             has_finalizer: self.metadata.finalizers.iter().any(|finalizer| **finalizer == *CLAIM_FINALIZER),
-            raw,
+            raw: Arc::new(raw),
         }))
     }
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value;
 use supercargo_framework::objects::{
     Body, CapacityPolicy, CapacityRange, CounterConsumption, CounterSet, Device, DeviceAttribute,
     DeviceCapacity, DevicePlace, Quantities, ResourceSlice,
 };
+use supercargo_framework::raw_object::RawObject;
 
 use super::devices::{WireDeviceTaint, by_name, items};
 use super::document::Document;
@@ -161,7 +161,7 @@ impl<'a> Document<'a> for WireSlice<'a> {
         self.spec.node_name.non_empty()
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, shared: &mut Interners, _: Option<RawObject>) -> Result<Body, FieldError> {
         let spec = &self.spec;
         let place = shared.place(&spec.node_name, spec.all_nodes, spec.node_selector.as_ref());
         let per_device = place == DevicePlace::Unset && spec.per_device_node_selection == Some(true);

@@ -1,10 +1,7 @@
 //! Volumes, claims and classes.
 
-use std::fmt;
-use std::sync::Arc;
-
 use serde::Deserialize;
-use serde_json::Value;
+use std::fmt;
 use supercargo_framework::Indexed;
 use supercargo_framework::affinity::{NodeSelectorTerm, Operator, Requirement};
 use supercargo_framework::labels::Labels;
@@ -12,6 +9,7 @@ use supercargo_framework::objects::{
     Body, ClaimRef, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeMode,
 };
 use supercargo_framework::quantity;
+use supercargo_framework::raw_object::RawObject;
 use supercargo_framework::selector::LabelSelector;
 
 use super::document::{Document, annotations};
@@ -113,7 +111,7 @@ impl<'a> Document<'a> for Volume<'a> {
         annotations(&self.metadata, shared)
     }
 
-    fn body(&self, shared: &mut Interners, raw: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, shared: &mut Interners, raw: Option<RawObject>) -> Result<Body, FieldError> {
         let spec = &self.spec;
         let class = class(&self.metadata, Some(&spec.storage_class_name));
         let required = spec.node_affinity.required.as_ref();
@@ -190,7 +188,7 @@ impl<'a> Document<'a> for Claim<'a> {
         annotations(&self.metadata, shared)
     }
 
-    fn body(&self, shared: &mut Interners, raw: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, shared: &mut Interners, raw: Option<RawObject>) -> Result<Body, FieldError> {
         let spec = &self.spec;
         let class = class(&self.metadata, spec.storage_class_name.as_ref());
         Ok(Body::PersistentVolumeClaim(PersistentVolumeClaim {
@@ -275,7 +273,7 @@ impl<'a> Document<'a> for Class<'a> {
         annotations(&self.metadata, shared)
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, shared: &mut Interners, _: Option<RawObject>) -> Result<Body, FieldError> {
         let mut term = |term: &Obj<TopologyTerm<'_>>| {
             let one_of = |one: &Obj<TopologyRequirement<'_>>| {
                 let values = shared.texts(&one.values);

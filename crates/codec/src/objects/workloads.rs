@@ -1,10 +1,8 @@
 //! Kinds that select pods, and namespaces.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
-use serde_json::Value;
 use supercargo_framework::objects::{self, Body, Namespace, PodDisruptionBudget, Workload};
+use supercargo_framework::raw_object::RawObject;
 use supercargo_framework::selector::LabelSelector;
 
 use super::document::Document;
@@ -37,7 +35,7 @@ impl<'a> Document<'a> for Service<'a> {
         &self.metadata
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, shared: &mut Interners, _: Option<RawObject>) -> Result<Body, FieldError> {
         Ok(Body::Service(objects::Service { selector: shared.labels(self.spec.selector.iter()).into() }))
     }
 }
@@ -57,7 +55,7 @@ impl<'a> Document<'a> for Controller<'a> {
         &self.metadata
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, shared: &mut Interners, _: Option<RawObject>) -> Result<Body, FieldError> {
         let exact = shared.labels(self.spec.selector.iter());
         let selector = if exact.is_empty() { None } else { LabelSelector::parse(&exact, []).ok() };
         Ok(Body::Workload(Workload { selector }))
@@ -93,7 +91,7 @@ impl<'a> Document<'a> for Selecting<'a> {
         &self.metadata
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, shared: &mut Interners, _: Option<RawObject>) -> Result<Body, FieldError> {
         Ok(Body::Workload(Workload { selector: self.spec.selector(shared) }))
     }
 }
@@ -123,7 +121,7 @@ impl<'a> Document<'a> for Budget<'a> {
         &self.metadata
     }
 
-    fn body(&self, shared: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, shared: &mut Interners, _: Option<RawObject>) -> Result<Body, FieldError> {
         let mut disrupted_pods = shared.texts(&self.status.disrupted_pods.0);
         disrupted_pods.sort();
         Ok(Body::PodDisruptionBudget(PodDisruptionBudget {
@@ -147,7 +145,7 @@ impl<'a> Document<'a> for Named<'a> {
         &self.metadata
     }
 
-    fn body(&self, _: &mut Interners, _: Option<Arc<Value>>) -> Result<Body, FieldError> {
+    fn body(&self, _: &mut Interners, _: Option<RawObject>) -> Result<Body, FieldError> {
         Ok(Body::Namespace(Namespace {}))
     }
 }

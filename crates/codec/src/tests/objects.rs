@@ -123,7 +123,7 @@ fn a_volume_is_read_with_every_field() {
     assert_eq!(found.csi, Some(CsiSource { driver: "d".into(), handle: "h".into(), migrated_from: None }));
 
     let bare = volume(json!({"hostPath": {"path": "/tmp"}}), json!({}));
-    let raw = std::sync::Arc::clone(&bare.raw);
+    let raw = bare.raw.clone();
     assert_eq!(bare, PersistentVolume { raw, ..Default::default() });
     assert!(volume(json!({"nodeAffinity": {}}), json!({})).node_affinity.is_none());
     let nowhere = volume(json!({"nodeAffinity": {"required": {"nodeSelectorTerms": []}}}), json!({}));
@@ -258,7 +258,7 @@ fn volumes_and_claims_are_kept_whole_for_updates() {
         if resource == "PersistentVolumeClaim" {
             expected["metadata"]["namespace"] = json!("ns");
         }
-        assert_eq!(*raw, expected);
+        assert_eq!(raw.value(), expected);
     }
 }
 

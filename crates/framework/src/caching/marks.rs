@@ -17,6 +17,8 @@ const MOST_VALUES: usize = 8;
 const MOST_WAYS: usize = 8;
 /// An object with more labels brings everything: it is quicker to look at all pods.
 const MOST_LABELS: usize = 256;
+/// A pod with more wishes of one sort wishes for anything: it is quicker to ask its hint.
+const MOST_WISHES: usize = 256;
 
 /// Something that waiting pods ask for, and that changes bring.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,9 +66,14 @@ pub struct HintMarks {
 }
 
 impl Mark {
-    /// Wishes for each of these.
+    /// Wishes for each of these; for anything if there are very many.
     pub fn wishes(marks: impl IntoIterator<Item = Self>) -> Vec<Wish> {
-        marks.into_iter().map(|mark| vec![vec![mark]]).collect()
+        let mut wishes: Vec<Wish> =
+            marks.into_iter().take(MOST_WISHES + 1).map(|mark| vec![vec![mark]]).collect();
+        if wishes.len() > MOST_WISHES {
+            wishes = vec![vec![vec![Self::Any]]];
+        }
+        wishes
     }
 
     /// A wish for pods that all of these selectors select in a namespace, or in any.

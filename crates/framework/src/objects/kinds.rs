@@ -8,6 +8,7 @@ use super::devices::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice}
 use super::groups::{CompositePodGroup, PodGroup};
 use crate::label_terms::LabelTerms;
 use crate::labels::Labels;
+use crate::raw_object::RawObject;
 use crate::selector::{EqualitySelector, LabelSelector};
 
 /// Names of kinds, equal to [`EventResource::Other`](crate::EventResource::Other) for kinds with
@@ -219,7 +220,7 @@ pub struct PersistentVolume {
     /// Why `csi` is `None`, for an in-tree source of a plugin with a CSI driver.
     pub untranslatable: Option<Untranslatable>,
     /// The API object, which writes send back.
-    pub raw: Arc<serde_json::Value>,
+    pub raw: RawObject,
 }
 
 /// v1 PersistentVolumeClaim.
@@ -243,7 +244,7 @@ pub struct PersistentVolumeClaim {
     /// `status.phase`.
     pub phase: Arc<str>,
     /// The API object, which writes send back.
-    pub raw: Arc<serde_json::Value>,
+    pub raw: RawObject,
 }
 
 impl PersistentVolumeClaim {

@@ -44,7 +44,7 @@ pub(super) fn volume(version: &str, holder: Option<&str>) -> Object {
         storage_class: CLASS.into(),
         phase: "Available".into(),
         claim,
-        raw: Arc::new(json!({"metadata": {"name": "v", "resourceVersion": version}})),
+        raw: json!({"metadata": {"name": "v", "resourceVersion": version}}).into(),
         ..Default::default()
     };
     let object = object(&resources::PERSISTENT_VOLUME, "v", Body::PersistentVolume(body));

@@ -3,11 +3,12 @@
 //! On nodes with a CSINode, a volume of an in-tree plugin counts for the CSI driver that the plugin
 //! is migrated to.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use supercargo_framework::context::NamedClaim;
 use supercargo_framework::objects::{
-    PersistentVolume, PersistentVolumeClaim, StorageClass, Typed, resources,
+    Object, PersistentVolume, PersistentVolumeClaim, StorageClass, Typed, resources,
 };
 use supercargo_framework::volume::{Volume, VolumeSource};
 use supercargo_framework::{Context, PodInfo, Status, Text};
@@ -17,9 +18,10 @@ use crate::pod_volumes::{KeyBuffer, claim_not_found};
 /// A volume's identity for a driver. Two uses of one volume are equal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Attachable {
+    // First: it differs where drivers are alike.
+    handle: Handle,
     /// The driver.
     pub(super) driver: Text,
-    handle: Handle,
 }
 
 /// The identity of a volume within a driver.
@@ -27,8 +29,39 @@ pub(super) struct Attachable {
 enum Handle {
     /// The volume handle.
     Volume(Text),
-    /// Not provisioned or bound yet, for the claim with this key. Upstream generates random names.
-    OfClaim(Arc<str>),
+    /// Not provisioned or bound yet, for this claim. Upstream generates random names.
+    OfClaim(ByAddress),
+}
+
+/// A claim, compared by its address: a pod can have tens of thousands with long keys. Nothing
+/// changes the claims of a scheduling cycle.
+#[derive(Clone, Debug)]
+struct ByAddress(Arc<Object>);
+
+impl ByAddress {
+    fn address(&self) -> *const Object {
+        Arc::as_ptr(&self.0)
+    }
+}
+
+impl PartialEq for ByAddress {
+    fn eq(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+}
+
+impl Eq for ByAddress {}
+
+impl PartialOrd for ByAddress {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByAddress {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.address().cmp(&other.address())
+    }
 }
 
 impl Attachable {
@@ -47,10 +80,15 @@ pub(super) enum Counted {
     Migrated(Result<Attachable, Text>),
 }
 
-/// A volume that counts, or an error that affects all nodes.
-pub(super) type Lookup = Result<Counted, Status>;
-
 impl Counted {
+    /// The volume on a node with a CSINode.
+    pub(super) fn with_csi_node(self) -> Result<Attachable, Status> {
+        match self {
+            Self::Everywhere(volume) | Self::Migrated(Ok(volume)) => Ok(volume),
+            Self::Migrated(Err(error)) => Err(Status::error(error)),
+        }
+    }
+
     /// The volume on a node with or without a CSINode.
     pub(super) fn on(&self, has_csi_node: bool) -> Result<Option<&Attachable>, Status> {
         match self {
@@ -224,7 +262,8 @@ fn of_claim(
 fn of_class(cx: &Context<'_>, claim: &Typed<'_, PersistentVolumeClaim>) -> Option<Counted> {
     let class = cx.get::<StorageClass>(&resources::STORAGE_CLASS, &claim.storage_class)?;
     let provisioner = &class.body.provisioner;
-    let by = |driver: Text| Attachable { driver, handle: Handle::OfClaim(Arc::clone(&claim.object.key)) };
+    let by =
+        |driver: Text| Attachable { driver, handle: Handle::OfClaim(ByAddress(Arc::clone(claim.object))) };
     if let Some(driver) = successor(provisioner) {
         return Some(Counted::Migrated(Ok(by(driver.into()))));
     }

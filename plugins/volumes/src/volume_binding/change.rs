@@ -138,7 +138,7 @@ impl PutRequest {
     /// Writes a volume with its claim.
     pub(super) fn volume(volume: &Object, claim: &Object) -> Option<Self> {
         let body = PersistentVolume::of(&volume.body)?;
-        let mut object = typed(&body.raw, "v1", "PersistentVolume");
+        let mut object = typed(body.raw.value(), "v1", "PersistentVolume");
         if object["spec"]["claimRef"]["uid"] != *claim.uid {
             let reference = json!({
                 "kind": "PersistentVolumeClaim",
@@ -157,7 +157,7 @@ impl PutRequest {
     /// Writes a claim with its selected node.
     pub(super) fn claim(claim: &Object) -> Option<Self> {
         let body = PersistentVolumeClaim::of(&claim.body)?;
-        let mut object = typed(&body.raw, "v1", "PersistentVolumeClaim");
+        let mut object = typed(body.raw.value(), "v1", "PersistentVolumeClaim");
         write_annotation(&mut object, claim, annotations::SELECTED_NODE);
         let (namespace, name) = (claim.namespace(), claim.name());
         Some(Self { path: format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"), object })

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use supercargo_framework::context::NamedClaim;
 use supercargo_framework::objects::{
     Object, ObjectBody, PersistentVolume, PersistentVolumeClaim, StorageClass, Typed, annotations, resources,
@@ -75,25 +74,31 @@ impl Claims {
         with_attributes_classes: bool,
     ) -> Result<Option<Self>, Status> {
         let named = cx.claims_of(pod);
-        let named = existing(pod, &named).map_err(Status::unresolvable)?;
         if named.is_empty() {
             return Ok(None);
         }
         let (mut bound, mut delayed, mut immediate) = (Vec::new(), Vec::new(), false);
+        // An error of a class comes after those of claims.
+        let mut failed = None;
         // Addresses are quicker to compare than names.
         let mut seen: SmallMap<Option<*const Object>, ()> = SmallMap::default();
-        for (claim, volume) in named {
+        for existing in existing(pod, &named) {
+            let (claim, volume) = existing.map_err(Status::unresolvable)?;
             if is_bound(claim.object) {
                 let volume = volume.map(|volume| volume.object);
                 if seen.insert(volume.map(Arc::as_ptr), ()).is_none() {
                     bound.push(volume.map(Reach::of));
                 }
             } else {
-                match binding_class(cx, claim).map_err(Status::error)? {
-                    Some(class) => delayed.push((claim, class)),
-                    None => immediate = true,
+                match binding_class(cx, claim) {
+                    Ok(Some(class)) => delayed.push((claim, class)),
+                    Ok(None) => immediate = true,
+                    Err(error) => failed = failed.or(Some(error)),
                 }
             }
+        }
+        if let Some(error) = failed {
+            return Err(Status::error(error));
         }
         if immediate {
             return Err(Status::unresolvable("pod has unbound immediate PersistentVolumeClaims"));
@@ -149,12 +154,16 @@ fn distinct(all: Vec<Option<Reach>>) -> Box<[Option<Reach>]> {
 /// A claim, with its volume.
 type Existing<'a> = (Typed<'a, PersistentVolumeClaim>, Option<Typed<'a, PersistentVolume>>);
 
-/// The pod's claims in the order of its volumes, or the error of one that cannot be used.
-fn existing<'a>(pod: &'a PodInfo, named: &'a [NamedClaim]) -> Result<SmallVec<[Existing<'a>; 4]>, String> {
+/// The pod's claims in the order of its volumes; an error for one that cannot be used.
+fn existing<'a>(
+    pod: &'a PodInfo,
+    named: &'a [NamedClaim],
+) -> impl Iterator<Item = Result<Existing<'a>, String>> {
     let check = |(volume, named): (&'a Volume, &'a NamedClaim)| {
-        let name = volume.claim_name(&pod.name).unwrap_or_default();
+        let name = || volume.claim_name(&pod.name).unwrap_or_default();
         let is_ephemeral = volume.source == VolumeSource::Ephemeral;
         let claim = named.claim().ok_or_else(|| {
+            let name = name();
             if is_ephemeral {
                 format!(
                     "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
@@ -164,13 +173,13 @@ fn existing<'a>(pod: &'a PodInfo, named: &'a [NamedClaim]) -> Result<SmallVec<[E
             }
         })?;
         if &*claim.phase == "Lost" {
-            let volume = &claim.volume_name;
+            let (name, volume) = (name(), &claim.volume_name);
             return Err(format!(
                 "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"
             ));
         }
         if claim.object.terminating {
-            return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
+            return Err(format!("persistentvolumeclaim {:?} is being deleted", name()));
         }
         let owner = claim.object.controller.as_ref();
         if is_ephemeral && owner.is_none_or(|owner| !pod.uid.is(&owner.uid)) {
@@ -179,7 +188,7 @@ fn existing<'a>(pod: &'a PodInfo, named: &'a [NamedClaim]) -> Result<SmallVec<[E
         }
         Ok((claim, named.volume()))
     };
-    with_claims(pod, named).map(check).collect()
+    with_claims(pod, named).map(check)
 }
 
 /// The class of an unbound claim with delayed binding; `None` for other claims, including those

@@ -1,5 +1,6 @@
 //! Claims with delayed binding, and what can serve them.
 
+use std::cell::LazyCell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -185,15 +186,26 @@ impl ClassClaims {
         claims: &mut [DelayedClaim],
     ) {
         let seed = cx.hash_seed();
-        let mut by_key: Numbering<'_, &str> = Numbering::new(seed, self.open.len());
-        let of_open: Vec<usize> = self.open.iter().map(|i| by_key.number(&named[*i].0.object.key)).collect();
+        // Addresses are quicker to hash than keys, and are at hand.
+        let mut numbers = Numbering::new(seed, self.open.len());
+        let number = |i: &usize| numbers.number(Arc::as_ptr(named[*i].0.object));
+        let of_open: Vec<usize> = self.open.iter().map(number).collect();
         // Each claim once.
-        let mut distinct: Vec<Typed<'a, PersistentVolumeClaim>> = Vec::with_capacity(by_key.len());
+        let mut distinct: Vec<Typed<'a, PersistentVolumeClaim>> = Vec::with_capacity(numbers.len());
         for (i, number) in self.open.iter().zip(&of_open) {
             if *number == distinct.len() {
                 distinct.push(named[*i].0);
             }
         }
+        // Only for volumes with a claim of the namespace.
+        let by_key = LazyCell::new(|| {
+            let mut by_key: Numbering<'_, &str> = Numbering::new(seed, distinct.len());
+            for claim in &distinct {
+                by_key.number(&claim.object.key);
+            }
+            by_key
+        });
+        let namespace = distinct.first().map_or("", |claim| claim.object.namespace());
         let kinds = self.kinds.add_claims(&distinct, seed);
         let smallest = self.open.first().map_or(0, |i| claims[*i].size());
         let mut available: Vec<Typed<'a, PersistentVolume>> = Vec::new();
@@ -202,6 +214,9 @@ impl ClassClaims {
         let mut key = KeyBuffer::default();
         for volume in cx.volumes_of_class(class).filter(|volume| !volume.object.terminating) {
             if let Some(holder) = &volume.claim {
+                if *holder.namespace != *namespace {
+                    continue;
+                }
                 let Some(number) = by_key.get(key.join(&[&holder.namespace, "/", &holder.name])) else {
                     continue;
                 };

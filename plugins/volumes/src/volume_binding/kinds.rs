@@ -1,11 +1,14 @@
 //! Which available volumes suit which claims, but for their size.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 use supercargo_framework::hash_seed::HashSeed;
-use supercargo_framework::objects::{Object, ObjectBody, PersistentVolume, PersistentVolumeClaim, Typed};
+use supercargo_framework::objects::{
+    Object, ObjectBody, PersistentVolume, PersistentVolumeClaim, Typed, VolumeMode,
+};
 use supercargo_framework::selector::LabelSelector;
 use supercargo_framework::small_map::FEW;
 use supercargo_framework::{Numbering, steps};
@@ -44,9 +47,7 @@ impl Kinds {
     ) -> Vec<usize> {
         let mut known = Numbering::new(seed, claims.len());
         let kind_of = |&Typed { object, body }: &Typed<'a, PersistentVolumeClaim>| {
-            let attributes = body.attributes_class.as_deref().unwrap_or("");
-            let kind =
-                known.number((body.volume_mode, attributes, modes(&body.access_modes), &body.selector));
+            let kind = known.number(AsKind(body));
             if kind == self.of_claims.len() {
                 self.of_claims.push(ClaimKind::of(object));
             }
@@ -64,18 +65,28 @@ impl Kinds {
     ) -> Vec<usize> {
         // All of them suit a single kind.
         let are_one_sort = self.of_claims.len() <= 1;
-        let kinds = self.of_claims.iter().filter_map(|kind| PersistentVolumeClaim::of(&kind.claim.body));
-        let selectors = kinds.filter_map(|claim| claim.selector.as_ref());
-        let mut selected: Numbering<'_, &str> = Numbering::new(seed, self.of_claims.len());
-        if !available.is_empty() && !are_one_sort {
+        let mut keys: Numbering<'_, &str> = Numbering::new(seed, 0);
+        let mut is_selected = Vec::new();
+        if !are_one_sort {
+            for (key, _) in available.iter().flat_map(|volume| volume.object.labels.texts()) {
+                keys.number(key);
+            }
+            is_selected.resize(keys.len(), false);
+            let kinds = self.of_claims.iter().filter_map(|kind| PersistentVolumeClaim::of(&kind.claim.body));
+            let selectors = kinds.filter_map(|claim| claim.selector.as_ref());
             for requirement in selectors.flat_map(LabelSelector::requirements) {
-                selected.number(&requirement.key);
+                if let Some(key) = keys.get(&*requirement.key) {
+                    is_selected[key] = true;
+                }
             }
         }
         let mut known = Numbering::new(seed, available.len());
         let sort_of = |&Typed { object, body }: &Typed<'a, PersistentVolume>| {
             let sort = known.number((!are_one_sort).then(|| {
-                let labels = object.labels.texts().filter(|(key, _)| selected.get(*key).is_some());
+                let labels = object
+                    .labels
+                    .texts()
+                    .filter(|(key, _)| keys.get(*key).is_some_and(|key| is_selected[key]));
                 let labels: SmallVec<[(&str, &str); 2]> = labels.collect();
                 let attributes = body.attributes_class.as_deref().unwrap_or("");
                 (body.volume_mode, attributes, modes(&body.access_modes), labels)
@@ -148,6 +159,31 @@ impl ClaimKind {
         // The answer is there before it counts as known.
         self.compared.fetch_or(bit, Ordering::Release);
         suits
+    }
+}
+
+/// A claim, equal to those of its kind. Smaller than what it compares.
+struct AsKind<'a>(&'a PersistentVolumeClaim);
+
+impl AsKind<'_> {
+    fn parts(&self) -> (VolumeMode, &str, SmallVec<[&str; 4]>, &Option<LabelSelector>) {
+        let Self(claim) = self;
+        let attributes = claim.attributes_class.as_deref().unwrap_or("");
+        (claim.volume_mode, attributes, modes(&claim.access_modes), &claim.selector)
+    }
+}
+
+impl PartialEq for AsKind<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for AsKind<'_> {}
+
+impl Hash for AsKind<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
     }
 }
 

@@ -162,7 +162,7 @@ impl View<'_> {
             return Ok(false);
         };
         // As upstream, a claim without annotations differs from one with other annotations.
-        if claim.annotations.is_empty() && !body.raw["metadata"]["annotations"].is_object() {
+        if claim.annotations.is_empty() && !body.raw.value()["metadata"]["annotations"].is_object() {
             return Err(format!("selectedNode annotation reset for PVC {:?}", claim.name()));
         }
         if claim.annotations.get(annotations::SELECTED_NODE) != Some(&self.node.name) {

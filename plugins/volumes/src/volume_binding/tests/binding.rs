@@ -193,7 +193,7 @@ fn reserve_assumes_the_selected_node_of_a_claim() {
     assert_eq!(written["metadata"]["annotations"], json!({"volume.kubernetes.io/selected-node": "n"}));
     assert_eq!((&written["kind"], &written["apiVersion"]), (&json!("PersistentVolumeClaim"), &json!("v1")));
     let body = PersistentVolumeClaim::of(&assumed.body).unwrap();
-    assert!(body.raw.get("kind").is_none(), "the API object is not copied");
+    assert!(body.raw.value().get("kind").is_none(), "the API object is not copied");
     assert_eq!(world.feasible(&pod), [true, false], "another pod with the claim goes there, too");
     world.unreserve(&mut state, &pod, "n");
     assert_eq!(world.feasible(&pod), [true, true]);
@@ -204,7 +204,7 @@ fn malformed_raw_objects_are_repaired() {
     for raw in [Value::Null, json!([]), json!({"metadata": 1}), json!({"metadata": {"annotations": null}})] {
         let odd = claim("c", |claim| {
             claim.storage_class = DYNAMIC.into();
-            claim.raw = Arc::new(raw);
+            claim.raw = raw.into();
         });
         let mut world = World::new([odd], [node("n")]);
         world.reserve(&pod_with(&["c"]).build(), "n");

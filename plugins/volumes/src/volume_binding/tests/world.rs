@@ -11,6 +11,7 @@ use supercargo_framework::objects::{
     PersistentVolumeClaim, StorageClass, Untranslatable, annotations, resources,
 };
 use supercargo_framework::plugin::{ExtensionPoints, PreFilter};
+use supercargo_framework::raw_object::RawObject;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node_info, nodes, object, pod};
 use supercargo_framework::{
     Command, Context, CycleState, Features, LabelSelector, Labels, NodeSelectorTerm, Nodes, Now, PodInfo,
@@ -44,8 +45,8 @@ pub(super) fn pod_with_ephemeral() -> PodBuilder {
     pod("p").with_spec(|spec| spec.volumes = [volume].into())
 }
 
-fn raw(name: &str) -> Arc<Value> {
-    Arc::new(json!({"metadata": {"name": name, "resourceVersion": "1"}, "spec": {}}))
+fn raw(name: &str) -> RawObject {
+    json!({"metadata": {"name": name, "resourceVersion": "1"}, "spec": {}}).into()
 }
 
 /// An available volume of 10 bytes in class [`LOCAL`].
