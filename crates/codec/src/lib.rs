@@ -6,10 +6,10 @@
 //! | `pod`, `node` | [`PodKind`] and [`NodeKind`]: decoders with their interners |
 //! | `objects` | [`ObjectKind`]: all other kinds |
 //! | `kind` | pods and nodes as kinds of an informer |
-//! | `json`, `proto` | the two encodings of the slim types |
+//! | `json`, `proto`, `text` | the two encodings of the slim types |
 //! | `metadata`, `selector`, `volume_source` | parts that several kinds share |
 //! | `intern`, `interners` | shared copies of equal values |
-//! | `raw` | whole objects, for extenders and unknown kinds |
+//! | `raw` | whole objects, for extenders, updates and unknown kinds |
 //! | `error`, `json_path` | errors that name object and field |
 //! | [`payload`] | encodes objects for requests |
 //!
@@ -40,6 +40,7 @@ mod raw;
 mod selector;
 #[cfg(test)]
 mod tests;
+mod text;
 mod volume_source;
 
 pub use error::{DecodeErrorKind, WireError};

@@ -15,6 +15,7 @@ use super::json::{List, Obj, Pairs, Str};
 use super::metadata::{DeclaredKeys, Metadata, required};
 use super::proto::message;
 use super::raw::untyped_text;
+use super::text::text;
 
 /// Decodes nodes and shares equal parts of them.
 #[derive(Debug)]
@@ -56,7 +57,7 @@ impl NodeKind {
 
     /// Decodes a node in JSON.
     pub fn decode(&self, json: &[u8]) -> Result<NodeRecord, WireError> {
-        let json = &String::from_utf8_lossy(json);
+        let json = &text(json);
         let node: Obj<_> = parse("node", json)?;
         let mut record = self.record(&node)?;
         if self.keeps_raw {

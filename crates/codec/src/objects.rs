@@ -31,6 +31,7 @@ use super::interners::Interners;
 use super::json::Obj;
 use super::metadata::{Metadata, required};
 use super::raw::Whole;
+use super::text::text;
 
 /// Decodes objects of one kind and shares equal parts of them.
 pub struct ObjectKind {
@@ -75,7 +76,7 @@ impl ObjectKind {
 
     /// Decodes an object in JSON.
     pub fn decode(&self, json: &[u8]) -> Result<Object, WireError> {
-        (self.decode)(self, &String::from_utf8_lossy(json))
+        (self.decode)(self, &text(json))
     }
 
     /// The number of interned values.

@@ -20,6 +20,7 @@ use super::interners::{Interners, share};
 use super::json::Obj;
 use super::metadata::{DeclaredKeys, required};
 use super::raw::untyped_text;
+use super::text::text;
 
 pub(crate) use self::slim::{ClaimStatus, Condition, WirePodClaim};
 
@@ -69,7 +70,7 @@ impl PodKind {
 
     /// Decodes a pod in JSON.
     pub fn decode(&self, json: &[u8]) -> Result<PodInfo, WireError> {
-        let json = &String::from_utf8_lossy(json);
+        let json = &text(json);
         let pod: Obj<_> = parse("pod", json)?;
         let mut record = self.record(&pod)?;
         if self.keeps_raw {

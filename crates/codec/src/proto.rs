@@ -13,6 +13,7 @@ use supercargo_framework::steps;
 use thiserror::Error;
 
 use super::json::{List, Obj, Pairs, Str};
+use super::text::text;
 
 /// Why bytes are not the expected message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -85,11 +86,6 @@ pub(super) fn merge<'a, M: ProtoMessage<'a>>(message: &mut M, bytes: &'a [u8]) -
         message.field(number, value).unwrap_or(Err(ProtoError::Mistyped(number)))?;
     }
     Ok(())
-}
-
-/// Replaces invalid UTF-8, as the API server does when it writes JSON.
-fn text(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
 }
 
 impl<'a> Field<'a> for Str<'a> {

@@ -76,3 +76,26 @@ pub fn members(value: &mut Value) -> &mut Map<String, Value> {
         _ => unreachable!("it has just been made one"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn raw_objects_are_equal_and_recorded_by_value() {
+        let object = RawObject::new(r#"{"b": 1, "a": {"c": [null]}}"#);
+        let value = json!({"a": {"c": [null]}, "b": 1});
+        assert_eq!(object, value.clone().into());
+        assert_ne!(object, json!({"b": 1}).into());
+        assert_eq!(serde_json::to_value(&object).unwrap(), value);
+        assert_eq!(serde_json::from_value::<RawObject>(value).unwrap(), object);
+    }
+
+    #[test]
+    fn text_that_is_not_json_has_no_values() {
+        assert_eq!(RawObject::new("{").value(), Value::Null);
+        assert_eq!(RawObject::default().value(), Value::Null);
+    }
+}

@@ -195,3 +195,16 @@ fn labels_of(requirement: &Requirement) -> impl Iterator<Item = Label> {
     let any = (!by_value).then_some(None);
     values.chain(any).map(|value| (Arc::clone(&requirement.key), value))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn very_many_wishes_are_one_for_anything() {
+        let wishes = |count: usize| Mark::wishes((0..count).map(|i| Mark::VolumeClaim(i.to_string().into())));
+        assert_eq!(wishes(MOST_WISHES).len(), MOST_WISHES);
+        assert_eq!(wishes(MOST_WISHES + 1), [vec![vec![Mark::Any]]]);
+        assert!(wishes(0).is_empty());
+    }
+}

@@ -155,6 +155,8 @@ fn missing_claims_matter_for_the_incoming_pod_only() {
     let nameless = Status::error("PersistentVolumeClaim had no name");
     assert_eq!(verdict(&using("p", &[""]), vec![], storage()), nameless);
     assert_eq!(verdict(&using("p", &["a"]), vec![using("q", &[""])], with_limit(1, [])), nameless);
+    let without_limit = using("p", &["x"]);
+    assert_eq!(verdict(&without_limit, vec![using("q", &[""])], with_limit(1, [])), nameless, "as upstream");
 }
 
 #[test]
