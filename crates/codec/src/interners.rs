@@ -19,6 +19,7 @@ use super::metadata::{DeclaredKeys, OwnerReference};
 #[derive(Debug, Default)]
 pub(super) struct Interners {
     texts: Interner<str>,
+    lists: Interner<[Arc<str>]>,
     label_sets: Interner<[Label]>,
     owners: Interner<OwnerRef>,
 }
@@ -42,6 +43,12 @@ impl Interners {
     /// The shared copies of several texts.
     pub(super) fn texts(&mut self, texts: &[Str<'_>]) -> Box<[Arc<str>]> {
         texts.iter().map(|text| self.text(text)).collect()
+    }
+
+    /// The shared copy of a list of texts.
+    pub(super) fn list(&mut self, texts: &[Str<'_>]) -> Arc<[Arc<str>]> {
+        let texts = self.texts(texts);
+        self.lists.intern(texts)
     }
 
     /// The shared copy of a label set, with shared keys and values.
@@ -90,11 +97,12 @@ impl Interners {
 
     /// The number of interned values.
     pub(super) fn len(&self) -> usize {
-        self.texts.len() + self.label_sets.len() + self.owners.len()
+        self.texts.len() + self.lists.len() + self.label_sets.len() + self.owners.len()
     }
 
     /// Drops unused values. Sets go before texts, because they hold texts.
     pub(super) fn sweep(&mut self) {
+        self.lists.sweep();
         self.label_sets.sweep();
         self.owners.sweep();
         self.texts.sweep();

@@ -1,6 +1,5 @@
 //! A node with the pods on it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -38,8 +37,7 @@ pub struct NodeInfo {
     pods: Vec<Arc<PodInfo>>,
     pods_with_affinity: Vec<Arc<PodInfo>>,
     pods_with_required_anti_affinity: Vec<Arc<PodInfo>>,
-    /// By namespace and name. Ordered, because anyone who creates claims chooses their names.
-    claims: BTreeMap<(Arc<str>, Arc<str>), u32>,
+    pods_with_claims: Vec<Arc<PodInfo>>,
     used_ports: UsedPorts,
     doubtful_volumes: usize,
     /// By priority, ascending. A node has few priorities.
@@ -84,9 +82,11 @@ impl NodeInfo {
         &self.pods_with_required_anti_affinity
     }
 
-    /// The claims that the pods use, by namespace and name. As upstream, without ephemeral volumes.
-    pub fn claims(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.claims.keys().map(|(namespace, name)| (&**namespace, &**name))
+    /// The names of the claims in a namespace that the pods use, as often as they do. As upstream,
+    /// without ephemeral volumes.
+    pub fn claims_in(&self, namespace: &str) -> impl Iterator<Item = &str> {
+        let pods = self.pods_with_claims.iter().filter(move |pod| *pod.namespace == *namespace);
+        pods.flat_map(|pod| claims_of(pod))
     }
 
     /// The number of [doubtful](crate::VolumeSource::is_doubtful) volumes of the pods.
@@ -241,8 +241,8 @@ impl NodeInfo {
         self.add_requests(&pod);
         self.used_ports.add(&pod.spec.host_ports);
         self.doubtful_volumes += doubtful_volumes_of(&pod);
-        for key in claims_of(&pod) {
-            *self.claims.entry(key).or_default() += 1;
+        if claims_of(&pod).next().is_some() {
+            self.pods_with_claims.push(Arc::clone(&pod));
         }
         if let Some(affinity) = &pod.spec.pod_affinity {
             self.affinity_arrivals += 1;
@@ -262,24 +262,22 @@ impl NodeInfo {
         let pod = self.pods.swap_remove(position);
         self.subtract_requests(&pod);
         self.doubtful_volumes -= doubtful_volumes_of(&pod);
-        for key in claims_of(&pod) {
-            if let Some(count) = self.claims.get_mut(&key) {
-                *count -= 1;
-                if *count == 0 {
-                    self.claims.remove(&key);
-                }
-            }
-        }
         if pod.spec.pod_affinity.is_some() {
-            for list in [&mut self.pods_with_affinity, &mut self.pods_with_required_anti_affinity] {
-                if let Some(position) = list.iter().position(|listed| listed.uid == *uid) {
-                    list.swap_remove(position);
-                }
-            }
+            unlist(&mut self.pods_with_affinity, uid);
+            unlist(&mut self.pods_with_required_anti_affinity, uid);
+        }
+        if claims_of(&pod).next().is_some() {
+            unlist(&mut self.pods_with_claims, uid);
         }
         self.used_ports.remove(&pod.spec.host_ports);
         self.generation += 1;
         Some(pod)
+    }
+}
+
+fn unlist(list: &mut Vec<Arc<PodInfo>>, uid: &Uid) {
+    if let Some(position) = list.iter().position(|listed| listed.uid == *uid) {
+        list.swap_remove(position);
     }
 }
 
@@ -288,9 +286,9 @@ fn doubtful_volumes_of(pod: &PodInfo) -> usize {
 }
 
 /// The claims of a pod.
-fn claims_of(pod: &PodInfo) -> impl Iterator<Item = (Arc<str>, Arc<str>)> {
+fn claims_of(pod: &PodInfo) -> impl Iterator<Item = &str> {
     pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
-        VolumeSource::Claim(name) => Some((Arc::clone(&pod.namespace), Arc::clone(name))),
+        VolumeSource::Claim(name) => Some(&**name),
         _ => None,
     })
 }

@@ -56,8 +56,7 @@ impl Exclusive {
         let mut in_use: SmallMap<&str, ()> = SmallMap::default();
         if !claims.is_empty() {
             for (_, node) in cx.nodes().iter() {
-                let own = node.claims().filter(|(namespace, _)| *namespace == &*pod.namespace);
-                for (_, name) in own.filter(|(_, name)| claims.contains(*name)) {
+                for name in node.claims_in(&pod.namespace).filter(|name| claims.contains(*name)) {
                     in_use.insert(name, ());
                 }
             }

@@ -121,7 +121,7 @@ impl<'a> Document<'a> for Volume<'a> {
         };
         Ok(Body::PersistentVolume(PersistentVolume {
             capacity: bytes(&spec.capacity, format_args!("spec.capacity"))?.unwrap_or(0),
-            access_modes: shared.texts(&spec.access_modes),
+            access_modes: shared.list(&spec.access_modes),
             volume_mode: volume_mode(&spec.volume_mode),
             storage_class: shared.text(class),
             attributes_class: spec.volume_attributes_class_name.as_ref().map(|name| shared.text(name)),
@@ -195,7 +195,7 @@ impl<'a> Document<'a> for Claim<'a> {
             volume_name: shared.text(&spec.volume_name),
             storage_class: shared.text(class),
             attributes_class: spec.volume_attributes_class_name.as_ref().map(|name| shared.text(name)),
-            access_modes: shared.texts(&spec.access_modes),
+            access_modes: shared.list(&spec.access_modes),
             volume_mode: volume_mode(&spec.volume_mode),
             request: bytes(&spec.resources.requests, format_args!("spec.resources.requests"))?,
             selector: shared.label_selector(spec.selector.as_ref()).unwrap_or_else(|_| Some(nothing())),

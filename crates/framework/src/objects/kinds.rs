@@ -202,7 +202,7 @@ pub struct PersistentVolume {
     /// `spec.capacity.storage` in bytes, rounded up.
     pub capacity: i64,
     /// `spec.accessModes`.
-    pub access_modes: Box<[Arc<str>]>,
+    pub access_modes: Arc<[Arc<str>]>,
     /// `spec.volumeMode`.
     pub volume_mode: VolumeMode,
     /// `spec.storageClassName`, or the older annotation.
@@ -233,7 +233,7 @@ pub struct PersistentVolumeClaim {
     /// `spec.volumeAttributesClassName`.
     pub attributes_class: Option<Arc<str>>,
     /// `spec.accessModes`.
-    pub access_modes: Box<[Arc<str>]>,
+    pub access_modes: Arc<[Arc<str>]>,
     /// `spec.volumeMode`.
     pub volume_mode: VolumeMode,
     /// `spec.resources.requests.storage` in bytes, rounded up. An absent value is not the same as 0

@@ -3,12 +3,11 @@
 //! On nodes with a CSINode, a volume of an in-tree plugin counts for the CSI driver that the plugin
 //! is migrated to.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use supercargo_framework::context::NamedClaim;
 use supercargo_framework::objects::{
-    Object, PersistentVolume, PersistentVolumeClaim, StorageClass, Typed, resources,
+    PersistentVolume, PersistentVolumeClaim, StorageClass, Typed, resources,
 };
 use supercargo_framework::volume::{Volume, VolumeSource};
 use supercargo_framework::{Context, PodInfo, Status, Text};
@@ -29,39 +28,9 @@ pub(super) struct Attachable {
 enum Handle {
     /// The volume handle.
     Volume(Text),
-    /// Not provisioned or bound yet, for this claim. Upstream generates random names.
-    OfClaim(ByAddress),
-}
-
-/// A claim, compared by its address: a pod can have tens of thousands with long keys. Nothing
-/// changes the claims of a scheduling cycle.
-#[derive(Clone, Debug)]
-struct ByAddress(Arc<Object>);
-
-impl ByAddress {
-    fn address(&self) -> *const Object {
-        Arc::as_ptr(&self.0)
-    }
-}
-
-impl PartialEq for ByAddress {
-    fn eq(&self, other: &Self) -> bool {
-        self.address() == other.address()
-    }
-}
-
-impl Eq for ByAddress {}
-
-impl PartialOrd for ByAddress {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for ByAddress {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.address().cmp(&other.address())
-    }
+    /// Not provisioned or bound yet, for the claim at this address. A pod can have tens of
+    /// thousands with long keys, and none moves within a cycle. Upstream generates random names.
+    OfClaim(usize),
 }
 
 impl Attachable {
@@ -262,8 +231,8 @@ fn of_claim(
 fn of_class(cx: &Context<'_>, claim: &Typed<'_, PersistentVolumeClaim>) -> Option<Counted> {
     let class = cx.get::<StorageClass>(&resources::STORAGE_CLASS, &claim.storage_class)?;
     let provisioner = &class.body.provisioner;
-    let by =
-        |driver: Text| Attachable { driver, handle: Handle::OfClaim(ByAddress(Arc::clone(claim.object))) };
+    let address = Arc::as_ptr(claim.object) as usize;
+    let by = |driver: Text| Attachable { handle: Handle::OfClaim(address), driver };
     if let Some(driver) = successor(provisioner) {
         return Some(Counted::Migrated(Ok(by(driver.into()))));
     }

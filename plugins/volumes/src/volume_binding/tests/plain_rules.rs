@@ -59,7 +59,7 @@ fn random_volume(index: usize) -> impl Strategy<Value = Object> {
             let object = volume(&format!("v{index:02}"), |volume| {
                 volume.capacity = capacity;
                 volume.node_affinity = node_affinity;
-                volume.access_modes = access_modes;
+                volume.access_modes = access_modes.into();
                 volume.storage_class = class.into();
                 volume.claim = holder.and_then(|(name, uid)| claim_ref(name, uid));
                 if is_released {
@@ -101,7 +101,7 @@ fn random_claim(index: usize) -> impl Strategy<Value = Object> {
         move |(state, request, access_modes, class, tier, is_block, is_gold)| {
             let object = claim(NAMES[index], |claim| {
                 claim.request = request;
-                claim.access_modes = access_modes;
+                claim.access_modes = access_modes.into();
                 claim.storage_class = class.into();
                 claim.selector = TIERS.get(tier).map(|tier| selector("tier", tier));
                 if is_block {
