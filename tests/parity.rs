@@ -3,6 +3,7 @@
 //! format and how to run, add and record scenarios.
 
 mod alterations;
+mod claims;
 mod cluster;
 mod compare;
 mod expected;
@@ -21,7 +22,7 @@ mod skipping;
 mod versions;
 mod workers;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -35,7 +36,7 @@ use observe::Seen;
 use run::Outcome;
 use scenario::Scenario;
 use scheduler::Scheduler;
-use scheduler_kind::SchedulerKind;
+use scheduler_kind::{Gates, SchedulerKind};
 
 /// The number of control planes at a time. A run mostly waits.
 const PLANES: usize = 2;
@@ -76,7 +77,7 @@ fn parity() -> Result<()> {
     let version = scheduler::upstream_version()?;
     let mut by_gates: BTreeMap<_, Vec<&Scenario>> = BTreeMap::new();
     for scenario in scenarios {
-        by_gates.entry(&scenario.feature_gates).or_default().push(scenario);
+        by_gates.entry(&scenario.gates).or_default().push(scenario);
     }
     let mut results = Results::new(Meant::read()?);
     for (gates, scenarios) in by_gates {
@@ -94,13 +95,13 @@ fn parity() -> Result<()> {
 }
 
 /// A control plane with groups of pods, which are off by default, and more.
-fn with_gates(gates: &BTreeSet<String>) -> Options {
+fn with_gates(gates: &Gates) -> Options {
     let mut versions = vec!["scheduling.k8s.io/v1beta1=true"];
-    if gates.contains("CompositePodGroup") {
+    if gates.on.contains("CompositePodGroup") {
         versions.push("scheduling.k8s.io/v1alpha3=true");
     }
     Options {
-        feature_gates: scheduler_kind::gates(gates),
+        feature_gates: gates.of_server(),
         apiserver_args: vec![format!("--runtime-config={}", versions.join(","))],
         ..Options::default()
     }
@@ -115,7 +116,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn start(gates: &BTreeSet<String>) -> Result<Self> {
+    fn start(gates: &Gates) -> Result<Self> {
         let cluster = Real::new(ControlPlane::start(with_gates(gates))?);
         run::prepare(&cluster)?;
         let start = |side| Scheduler::start(&cluster.plane, side, gates);
@@ -175,7 +176,7 @@ fn judge(name: &str, mut expected: Seen, outcome: Outcome) -> Vec<Difference> {
     let mut differences = Vec::new();
     if let Some(ours) = outcome.flaw() {
         // Pods that it did not come to say nothing more.
-        expected.retain(|pod, _| outcome.seen.contains_key(pod));
+        expected.pods.retain(|pod, _| outcome.seen.pods.contains_key(pod));
         differences.push(Difference {
             scenario: name.to_owned(),
             pod: String::new(),

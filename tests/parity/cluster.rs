@@ -15,6 +15,9 @@ pub(super) trait Cluster {
     /// Sends a request. Patches are merge patches.
     fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response>;
 
+    /// The events of a watch, up to the one that is the end.
+    fn watch(&self, path: &str, is_end: &dyn Fn(&Value) -> bool) -> Result<Vec<Value>>;
+
     /// The scheduler's time since any fixed point.
     fn now(&self) -> Duration;
 
@@ -43,6 +46,10 @@ impl Real {
 impl Cluster for Real {
     fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response> {
         self.plane.request(method, path, body)
+    }
+
+    fn watch(&self, path: &str, is_end: &dyn Fn(&Value) -> bool) -> Result<Vec<Value>> {
+        self.plane.watch(path, is_end)
     }
 
     fn now(&self) -> Duration {

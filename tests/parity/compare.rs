@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::observe::{Condition, PodSeen, Seen};
 
@@ -15,7 +16,7 @@ const DIFFERENCES: &str = include_str!("differences.yaml");
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) scenario: String,
-    /// Empty if the scenario did not complete.
+    /// The pod or the claim; empty if the scenario did not complete.
     pub(super) pod: String,
     pub(super) field: &'static str,
     pub(super) upstream: String,
@@ -48,11 +49,10 @@ pub(super) fn show_all(differences: &[Difference]) -> String {
 /// Compares two outcomes of a scenario.
 pub(super) fn differences(scenario: &str, upstream: &Seen, ours: &Seen) -> Vec<Difference> {
     let absent = PodSeen::default();
-    let pods = upstream.keys().chain(ours.keys().filter(|pod| !upstream.contains_key(*pod)));
     let mut differences = Vec::new();
-    for pod in pods {
-        let upstream = upstream.get(pod).unwrap_or(&absent);
-        let ours = ours.get(pod).unwrap_or(&absent);
+    for pod in names(&upstream.pods, &ours.pods) {
+        let upstream = upstream.pods.get(pod).unwrap_or(&absent);
+        let ours = ours.pods.get(pod).unwrap_or(&absent);
         let mut compare = |field, same: bool, upstream: String, ours: String| {
             if !same {
                 differences.push(Difference {
@@ -96,7 +96,27 @@ pub(super) fn differences(scenario: &str, upstream: &Seen, ours: &Seen) -> Vec<D
         );
         compare("events", upstream.events == ours.events, show_events(upstream), show_events(ours));
     }
+    for claim in names(&upstream.claims, &ours.claims) {
+        let (upstream, ours) = (upstream.claims.get(claim), ours.claims.get(claim));
+        if upstream != ours {
+            differences.push(Difference {
+                scenario: scenario.to_owned(),
+                pod: claim.clone(),
+                field: "claim",
+                upstream: show_changes(upstream),
+                ours: show_changes(ours),
+            });
+        }
+    }
     differences
+}
+
+/// The names on either side, once each.
+fn names<'a, T>(
+    upstream: &'a BTreeMap<String, T>,
+    ours: &'a BTreeMap<String, T>,
+) -> impl Iterator<Item = &'a String> {
+    upstream.keys().chain(ours.keys().filter(|name| !upstream.contains_key(*name)))
 }
 
 /// Whether kube-scheduler might have chosen `node`: any with the highest final score, or, without
@@ -138,6 +158,14 @@ fn show(condition: Option<&Condition>) -> String {
 
 fn none() -> String {
     "none".to_owned()
+}
+
+fn show_changes(claim: Option<&Vec<Value>>) -> String {
+    let Some(changes) = claim else { return "no such claim".to_owned() };
+    if changes.is_empty() {
+        return "unchanged".to_owned();
+    }
+    changes.iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
 }
 
 fn show_events(pod: &PodSeen) -> String {
@@ -238,7 +266,7 @@ impl Meant {
 /// Whether kube-scheduler still does what is recorded. It may choose another node of equal score.
 pub(super) fn is_current(recorded: &Seen, upstream: &Seen) -> bool {
     let scores = |seen: &Seen| -> BTreeMap<String, BTreeMap<String, i64>> {
-        let pods = seen.iter();
+        let pods = seen.pods.iter();
         pods.map(|(name, pod)| (name.clone(), pod.scores.clone())).collect()
     };
     differences("", recorded, upstream).is_empty() && scores(recorded) == scores(upstream)
@@ -246,6 +274,8 @@ pub(super) fn is_current(recorded: &Seen, upstream: &Seen) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::observe::{Condition, Event};
     use super::*;
 
@@ -257,8 +287,12 @@ mod tests {
         }
     }
 
+    fn of_pod(name: &str, pod: PodSeen) -> Seen {
+        Seen { pods: [(name.to_owned(), pod)].into(), ..Seen::default() }
+    }
+
     fn fields(upstream: PodSeen, ours: PodSeen) -> Vec<&'static str> {
-        let seen = |pod| Seen::from([("p".to_owned(), pod)]);
+        let seen = |pod| of_pod("p", pod);
         let found = differences("s", &seen(upstream), &seen(ours));
         found.iter().map(|difference| difference.field).collect()
     }
@@ -295,9 +329,9 @@ mod tests {
 
     #[test]
     fn pod_missing_on_one_side_differs() {
-        let ours = Seen::from([("p".to_owned(), pod("a", &[]))]);
-        assert_eq!(differences("s", &Seen::new(), &ours).len(), 1);
-        assert_eq!(differences("s", &ours, &Seen::new()).len(), 1);
+        let ours = of_pod("p", pod("a", &[]));
+        assert_eq!(differences("s", &Seen::default(), &ours).len(), 1);
+        assert_eq!(differences("s", &ours, &Seen::default()).len(), 1);
     }
 
     #[test]
@@ -307,7 +341,7 @@ mod tests {
              - {scenario: other, field: node, reason: because}\n- {scenario: gone, field: node, reason: because}\n",
         )
         .unwrap();
-        let seen = |node| Seen::from([("p".to_owned(), pod(node, &[]))]);
+        let seen = |node| of_pod("p", pod(node, &[]));
         let found = differences("s", &seen("a"), &seen("b"));
         let (ran, known) = (["s".to_owned()], ["s".to_owned(), "other".to_owned()]);
         let (faults, complaints) = meant.excuse(found, &ran, &known);
@@ -322,11 +356,26 @@ mod tests {
     }
 
     #[test]
+    fn claims_must_change_alike() {
+        let seen = |changes: &[Value]| Seen {
+            claims: [("c".to_owned(), changes.to_vec())].into(),
+            ..Seen::default()
+        };
+        let (finalized, reserved) = (json!({"finalizers": ["f"]}), json!({"reservedFor": ["p"]}));
+        let both = seen(&[finalized.clone(), reserved.clone()]);
+        assert!(differences("s", &both, &both).is_empty());
+        for other in [seen(&[]), seen(&[reserved.clone(), finalized]), Seen::default()] {
+            let found = differences("s", &both, &other);
+            assert_eq!((found.len(), &*found[0].pod, found[0].field), (1, "c", "claim"));
+        }
+    }
+
+    #[test]
     fn unlisted_differences_remain() {
         let meant: Meant =
             serde_saphyr::from_str("differences: [{scenario: s, pod: q, field: node, reason: because}]")
                 .unwrap();
-        let seen = |node| Seen::from([("p".to_owned(), pod(node, &[]))]);
+        let seen = |node| of_pod("p", pod(node, &[]));
         let found = differences("s", &seen("a"), &seen("b"));
         let (faults, _) = meant.excuse(found, &[], &["s".to_owned()]);
         assert_eq!(faults.len(), 1);

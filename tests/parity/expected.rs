@@ -1,14 +1,16 @@
 //! The recorded half of a scenario file: what kube-scheduler did.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
+use super::claims::Claims;
 use super::compare;
 use super::files::folder;
-use super::observe::Seen;
+use super::observe::{PodSeen, Seen};
 
 /// Starts the second YAML document of a scenario file. The recorder replaces everything after it.
 const SEPARATOR: &str = "\n---\n";
@@ -22,7 +24,9 @@ const NOTE: &str = "# Recorded: what kube-scheduler did. See README.md.\n";
 pub(super) struct Expected {
     /// The version that kube-scheduler reports.
     pub(super) upstream: String,
-    pub(super) pods: Seen,
+    pods: BTreeMap<String, PodSeen>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    claims: Claims,
 }
 
 impl Expected {
@@ -32,13 +36,22 @@ impl Expected {
     }
 
     /// Writes the second document of a scenario file and keeps the first as it is.
-    pub(super) fn write(name: &str, version: &str, pods: &Seen) -> Result<()> {
+    pub(super) fn write(name: &str, version: &str, seen: &Seen) -> Result<()> {
         let file = file(name);
         let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-        let expected = Self { upstream: version.to_owned(), pods: pods.clone() };
+        let Seen { pods, claims } = seen.clone();
+        let expected = Self { upstream: version.to_owned(), pods, claims };
         let recorded = serde_saphyr::to_string(&expected).context("write YAML")?;
-        ensure!(Self::parse(name, &recorded)?.pods == *pods, "{name}: what is read is not what was written");
+        ensure!(
+            Self::parse(name, &recorded)?.seen() == *seen,
+            "{name}: what is read is not what was written"
+        );
         fs::write(&file, join(split(&text).0, &recorded)).with_context(|| format!("write {}", file.display()))
+    }
+
+    /// Its pods and claims.
+    pub(super) fn seen(&self) -> Seen {
+        Seen { pods: self.pods.clone(), claims: self.claims.clone() }
     }
 
     /// How a new run of kube-scheduler differs from this record, if it does.
@@ -48,8 +61,9 @@ impl Expected {
             let recorded = &self.upstream;
             return Some(format!("{name}: recorded from {recorded}, run with {version}; {how}"));
         }
-        (!compare::is_current(&self.pods, seen)).then(|| {
-            let differences = compare::show_all(&compare::differences(name, &self.pods, seen));
+        let recorded = self.seen();
+        (!compare::is_current(&recorded, seen)).then(|| {
+            let differences = compare::show_all(&compare::differences(name, &recorded, seen));
             format!("{name}: upstream (below as ours) differs from the record; {how}:\n{differences}")
         })
     }

@@ -94,7 +94,7 @@ fn waits(case: &Case, seconds: u64, tried: bool) -> Result<()> {
     run::prepare(&memory)?;
     let outcome = run::scenario(&memory, &mut Scheduler::Embedded(embedded), &scenario)?;
     assert!(outcome.stopped.is_none(), "{:?}", outcome.stopped);
-    let PodSeen { node, events, .. } = &outcome.seen["p"];
+    let PodSeen { node, events, .. } = &outcome.seen.pods["p"];
     let reasons: Vec<_> = events.iter().map(|event| &*event.reason).collect();
     let scheduled = tried.then_some("Scheduled");
     let expected: Vec<_> = case.before.iter().copied().chain(scheduled).collect();

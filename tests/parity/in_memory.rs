@@ -43,9 +43,9 @@ fn all() -> Result<()> {
     let (scenarios, began) = (requested()?, Instant::now());
     let configs = || Ok(BTreeMap::<_, Arc<Config>>::new());
     let reports = workers::on_threads(SERVERS, &scenarios, configs, |configs, scenario| {
-        let config = match configs.entry(&scenario.feature_gates) {
+        let config = match configs.entry(&scenario.gates) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(memory::config_with(&scenario.feature_gates)?),
+            Entry::Vacant(new) => new.insert(memory::config_with(&scenario.gates)?),
         };
         one(scenario, config)
     })?;
@@ -62,7 +62,7 @@ fn all() -> Result<()> {
 
 pub(super) fn one(scenario: &Scenario, config: &Arc<Config>) -> Result<Report> {
     let began = Instant::now();
-    let expected = scenario.expected()?.pods.clone();
+    let expected = scenario.expected()?.seen();
     let (memory, embedded) = Memory::start(config)?;
     run::prepare(&memory)?;
     let outcome = run::scenario(&memory, &mut Scheduler::Embedded(embedded), scenario)?;

@@ -2,7 +2,6 @@
 //! everything is idle, the scheduler's clock advances to its next deadline.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -19,11 +18,12 @@ use supercargo_config::{Catalog, Config};
 use supercargo_controlplane::{Method, Response};
 use supercargo_framework::features::Version;
 use tokio::runtime::{Builder, Handle};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::cluster::Cluster;
-use super::scheduler_kind::{self, SchedulerKind};
+use super::scheduler_kind::{Gates, SchedulerKind};
 use super::skipping::SkippingClock;
 
 /// The time limit to become idle on a busy machine.
@@ -122,6 +122,25 @@ impl Cluster for Memory {
         })
     }
 
+    fn watch(&self, path: &str, is_end: &dyn Fn(&Value) -> bool) -> Result<Vec<Value>> {
+        let request = Request::builder().uri(path).header(header::ACCEPT, "application/json");
+        let request = request.body(String::new())?;
+        self.tasks.block_on(async {
+            let mut body = self.server.service().oneshot(request).await?.into_body();
+            let (mut text, mut events) = (String::new(), Vec::new());
+            while !events.last().is_some_and(is_end) {
+                let frame = timeout(UNREST, body.frame()).await.context("the watch shows no end")?;
+                let frame = frame.context("the watch has ended")??;
+                text += std::str::from_utf8(frame.data_ref().map_or(b"", |data| data))?;
+                let whole = text.rfind('\n').map_or(0, |end| end + 1);
+                for line in text.drain(..whole).collect::<String>().lines() {
+                    events.push(serde_json::from_str(line)?);
+                }
+            }
+            Ok(events)
+        })
+    }
+
     fn now(&self) -> Duration {
         self.clock.time()
     }
@@ -197,13 +216,13 @@ impl Drop for Embedded {
 
 /// The configuration of the parity profiles.
 pub(super) fn config() -> Result<Arc<Config>> {
-    config_with(&BTreeSet::new())
+    config_with(&Gates::default())
 }
 
 /// The same with these feature gates beside those of all scenarios.
-pub(super) fn config_with(gates: &BTreeSet<String>) -> Result<Arc<Config>> {
-    let features = scheduler_kind::gates(gates).join(",").parse::<FeatureGates>()?.apply(Version::CURRENT)?;
+pub(super) fn config_with(gates: &Gates) -> Result<Arc<Config>> {
+    let features = gates.of_schedulers().parse::<FeatureGates>()?.apply(Version::CURRENT)?;
     let catalog = Catalog::in_tree().with_features(features);
-    let config = Config::parse("config.yaml", &SchedulerKind::Supercargo.config(), &catalog)?;
+    let config = Config::parse("config.yaml", &SchedulerKind::Supercargo.config(gates), &catalog)?;
     Ok(Arc::new(config))
 }

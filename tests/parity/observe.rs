@@ -1,4 +1,4 @@
-//! The effects of a scheduler in the API: one [`PodSeen`] per pod.
+//! The effects of a scheduler in the API: one [`PodSeen`] per pod, and the changes of each claim.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,12 +8,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use supercargo_controlplane::Method;
 
+use super::claims::Claims;
 use super::cluster::Cluster;
 use super::namespace::{NAMESPACE, pod_path};
 use super::scheduler_kind::SchedulerKind;
 
-/// The result of a scenario on one side, by pod.
-pub(super) type Seen = BTreeMap<String, PodSeen>;
+/// The result of a scenario on one side.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) pods: BTreeMap<String, PodSeen>,
+    pub(super) claims: Claims,
+}
 
 /// The state of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

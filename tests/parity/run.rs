@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use supercargo_controlplane::Method;
 
+use super::claims;
 use super::cluster::Cluster;
 use super::namespace::{NAMESPACE, pod_path};
 use super::observe::{self, PodSeen, Seen, items};
@@ -85,15 +86,16 @@ pub(super) fn scenario_within(
         barriers: 0,
         patience,
     };
+    let start = claims::version(cluster)?;
     let mark = scheduler.mark()?;
     let began = cluster.now();
     let stopped = run.perform().err();
     let took = cluster.now().saturating_sub(began);
     scheduler.check_alive()?;
-    let mut seen = run.look()?;
+    let mut seen = run.look(&start)?;
     run.clean_up()?;
     for (pod, scores) in scheduler.scores_since(mark)? {
-        if let Some(pod) = seen.get_mut(&pod) {
+        if let Some(pod) = seen.pods.get_mut(&pod) {
             // A pending pod has no scores, even if an earlier cycle scored it.
             if pod.node.is_some() {
                 pod.scores = scores;
@@ -151,12 +153,17 @@ impl Run<'_> {
         self.cluster.settle()
     }
 
-    fn look(&self) -> Result<Seen> {
-        let mut seen = Seen::new();
+    /// The pods as they are, and what has changed in claims since that version.
+    fn look(&self, start: &str) -> Result<Seen> {
+        let mut seen = Seen::default();
+        if self.scenario.has_devices() {
+            let uids = self.uids.iter().chain(&self.object_uids);
+            seen.claims = claims::since(self.cluster, start, uids)?;
+        }
         for (name, uid) in &self.uids {
             let mut pod = observe::pod(self.cluster, self.side, name, uid)?;
             pod.name_pods(&self.uids);
-            seen.insert(name.clone(), pod);
+            seen.pods.insert(name.clone(), pod);
         }
         Ok(seen)
     }
@@ -357,7 +364,7 @@ impl Run<'_> {
         self.send(Method::Delete, "/api/v1/nodes", None)?;
         self.send(Method::Delete, &events, None)?;
         let mut paths: Vec<String> = self.scenario.objects.iter().map(Object::own_path).collect();
-        paths.extend(self.claims_of_the_scheduler()?);
+        paths.extend(self.other_claims()?);
         for path in paths {
             // The API server adds finalizers to claims and volumes. They may not exist if the
             // scenario failed earlier.
@@ -371,15 +378,15 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The claims for extended resources, which a garbage collector would delete with their pods.
-    fn claims_of_the_scheduler(&self) -> Result<Vec<String>> {
-        if !self.scenario.objects.iter().any(|object| object.path.ends_with("/deviceclasses")) {
+    /// The claims that are no objects of the scenario. A garbage collector would delete those for
+    /// extended resources with their pods.
+    fn other_claims(&self) -> Result<Vec<String>> {
+        if !self.scenario.has_devices() {
             return Ok(Vec::new());
         }
-        let path = format!("/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims");
-        let list = self.cluster.request(Method::Get, &path, None)?.json()?;
+        let list = self.cluster.request(Method::Get, claims::PATH, None)?.json()?;
         let names = items(&list).filter_map(|claim| claim.pointer("/metadata/name")?.as_str());
-        Ok(names.map(|name| format!("{path}/{name}")).collect())
+        Ok(names.map(|name| format!("{}/{name}", claims::PATH)).collect())
     }
 
     /// Creates an object. The API server rejects pods with a new PriorityClass until it knows the

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::expected::{self, Expected};
 use super::files::{folder, yaml_files};
 use super::namespace::{NAMESPACE, pod_path};
-use super::scheduler_kind::SchedulerKind;
+use super::scheduler_kind::{Gates, SchedulerKind};
 
 /// One scenario file.
 #[derive(Debug, Deserialize)]
@@ -24,9 +24,13 @@ pub(super) struct Scenario {
     pub(super) about: String,
     #[serde(default = "default_profile")]
     pub(super) profile: String,
-    /// The feature gates that it needs beside those of all scenarios.
     #[serde(default)]
-    pub(super) feature_gates: BTreeSet<String>,
+    feature_gates: BTreeSet<String>,
+    #[serde(default)]
+    disabled_gates: BTreeSet<String>,
+    /// Both of them.
+    #[serde(skip)]
+    pub(super) gates: Gates,
     #[serde(default)]
     pub(super) nodes: Vec<Node>,
     #[serde(default)]
@@ -227,6 +231,10 @@ impl Scenario {
         let (text, recorded) = expected::split(text);
         let mut scenario: Self = serde_saphyr::from_str(text).with_context(|| format!("read {name}"))?;
         scenario.expected = recorded.map(|text| Expected::parse(name, text)).transpose()?;
+        scenario.gates = Gates {
+            on: std::mem::take(&mut scenario.feature_gates),
+            off: std::mem::take(&mut scenario.disabled_gates),
+        };
         name.clone_into(&mut scenario.name);
         scenario.nodes = scenario.nodes.iter().flat_map(Node::each).collect();
         scenario.check().with_context(|| format!("check {}", scenario.name))?;
@@ -263,6 +271,11 @@ impl Scenario {
             }
         }
         Ok(())
+    }
+
+    /// Whether it has objects of dynamic resource allocation.
+    pub(super) fn has_devices(&self) -> bool {
+        self.objects.iter().any(|object| object.path.starts_with("/apis/resource.k8s.io/"))
     }
 
     /// Whether a step creates this object.

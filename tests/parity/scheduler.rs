@@ -1,6 +1,6 @@
 //! Running schedulers: how each is started and read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use supercargo_controlplane::{Assets, ChildProcess, ControlPlane, Handle, Progra
 
 use super::memory::Embedded;
 use super::namespace::NAMESPACE;
-use super::scheduler_kind::{self, SchedulerKind};
+use super::scheduler_kind::{Gates, SchedulerKind};
 use crate::support;
 
 /// The user of both.
@@ -28,12 +28,13 @@ pub(super) enum Scheduler {
 
 impl Scheduler {
     /// Starts it with these feature gates beside those of all scenarios.
-    pub(super) fn start(plane: &ControlPlane, side: SchedulerKind, gates: &BTreeSet<String>) -> Result<Self> {
-        let gates = format!("--feature-gates={}", scheduler_kind::gates(gates).join(","));
+    pub(super) fn start(plane: &ControlPlane, side: SchedulerKind, gates: &Gates) -> Result<Self> {
+        let config = side.config(gates);
+        let gates = format!("--feature-gates={}", gates.of_schedulers());
         match side {
             SchedulerKind::Upstream => {
                 let options = SchedulerOptions {
-                    config_yaml: Some(side.config()),
+                    config_yaml: Some(config),
                     user: USER.to_owned(),
                     // kube-scheduler logs final scores from 10 on.
                     verbosity: 10,
@@ -43,9 +44,7 @@ impl Scheduler {
                 };
                 Ok(Self::Upstream(plane.start_kube_scheduler(&options)?))
             }
-            SchedulerKind::Supercargo => {
-                Ok(Self::Supercargo(Supercargo::start(plane, &side.config(), &gates)?))
-            }
+            SchedulerKind::Supercargo => Ok(Self::Supercargo(Supercargo::start(plane, &config, &gates)?)),
         }
     }
 

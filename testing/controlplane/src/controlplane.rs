@@ -155,6 +155,11 @@ impl ControlPlane {
         self.launcher.client().send(method, path, Some(self.token(user)?), body)
     }
 
+    /// Reads the events of a watch as `admin`, up to the one that is the end.
+    pub fn watch(&self, path: &str, is_end: impl Fn(&Value) -> bool) -> Result<Vec<Value>> {
+        self.launcher.client().watch(path, Some(self.token("admin")?), is_end)
+    }
+
     /// Ends kube-apiserver gracefully; etcd keeps its data. It waits for open connections, so with
     /// watches this takes the 5 s until SIGKILL. A stopped kube-apiserver is left alone.
     pub fn stop_apiserver(&self) {

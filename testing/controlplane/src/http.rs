@@ -115,6 +115,22 @@ impl Client {
         decode(&answer).with_context(|| format!("read the answer to {method} {path}"))
     }
 
+    /// Sends a watch and reads its events up to the one that is the end.
+    pub(crate) fn watch(
+        &self,
+        path: &str,
+        token: Option<&str>,
+        is_end: impl Fn(&Value) -> bool,
+    ) -> Result<Vec<Value>> {
+        let request = encode(Method::Get, path, self.address, token, None);
+        let mut connection = Connection::open(self.address, self.patience, self.tls.as_ref())?;
+        let is_last = |answer: &[u8]| watched(answer).last().is_some_and(&is_end);
+        let answer = connection.exchange(&request, is_last).with_context(|| format!("GET {path}"))?;
+        let events = watched(&answer.unwrap_or_default());
+        ensure!(events.last().is_some_and(&is_end), "GET {path} ended after {events:?}");
+        Ok(events)
+    }
+
     /// Closes idle connections.
     pub(crate) fn hang_up(&self) {
         self.idle.clear();
@@ -217,15 +233,31 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-fn unchunk(mut rest: &[u8]) -> Result<Vec<u8>> {
+/// The events so far in the response to a watch, one a line.
+fn watched(answer: &[u8]) -> Vec<Value> {
     let mut body = Vec::new();
+    if let Some((_, rest)) = split(answer) {
+        // The last chunk is always missing.
+        let _ = unchunk_into(&mut body, rest);
+    }
+    let lines = body.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+fn unchunk(rest: &[u8]) -> Result<Vec<u8>> {
+    let mut body = Vec::new();
+    unchunk_into(&mut body, rest)?;
+    Ok(body)
+}
+
+fn unchunk_into(body: &mut Vec<u8>, mut rest: &[u8]) -> Result<()> {
     loop {
         let line_end = find(rest, b"\r\n").context("a chunk has no size line")?;
         let line = std::str::from_utf8(&rest[..line_end]).context("a chunk size is not text")?;
         let digits = line.split(';').next().unwrap_or_default().trim();
         let size = usize::from_str_radix(digits, 16).context("a chunk size is not a number")?;
         if size == 0 {
-            return Ok(body);
+            return Ok(());
         }
         let start = line_end + 2;
         let Some(chunk) = rest.get(start..start + size) else { bail!("the body is cut short") };
@@ -244,7 +276,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::thread;
 
-    use super::{Client, Method, decode, is_whole};
+    use super::{Client, Method, decode, is_whole, watched};
 
     #[test]
     fn response_is_complete_with_its_last_byte() {
@@ -294,6 +326,15 @@ mod tests {
         );
         assert_eq!(chunked.unwrap().body, "abc0123456789");
         assert_eq!(decode(b"HTTP/1.1 503 No\r\n\r\nto the end").unwrap().body, "to the end");
+    }
+
+    #[test]
+    fn watch_has_the_events_whose_lines_are_complete() {
+        let answer =
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n1\n2\n\r\n2\r\n3\n\r\n1\r\n4\r\n";
+        assert_eq!(watched(answer), [1, 2, 3]);
+        assert_eq!(watched(&answer[..answer.len() - 9]), [1, 2]);
+        assert!(watched(b"HTTP/1.1 200 OK\r\n").is_empty());
     }
 
     #[test]
