@@ -5,6 +5,7 @@
 #![allow(clippy::float_cmp, reason = "what is compared are counts")]
 
 mod dashboards;
+mod devices;
 mod documentation;
 mod exposition;
 mod promql;

@@ -24,7 +24,9 @@ pub(crate) use eventually::{eventually, say};
 pub(crate) use extender::Extender;
 pub(crate) use fake_api::FakeApi;
 pub(crate) use https::{Answered, Https, Identity};
-pub(crate) use objects::{amount_of, config, name_of, namespace, node, node_of, pod, pods, priority_class};
+pub(crate) use objects::{
+    PodBuilder, amount_of, config, name_of, namespace, node, node_of, pod, pods, priority_class,
+};
 pub(crate) use process::{Supercargo, answer, command, free_port, output, segment};
 pub(crate) use random::Random;
 pub(crate) use requests::Requests;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::devices::use_devices;
 use super::exposition::Exposition;
 use super::upstream::POINTS;
 use crate::support::{Cluster, eventually, node, pod};
@@ -22,7 +23,7 @@ pub(super) trait Scraped {
 
 /// The metrics at three idle moments.
 pub(super) struct Readings {
-    /// After pods were bound, rejected and gated, and a new node has helped one.
+    /// After pods were bound, rejected and gated, some with devices, and a new node has helped one.
     pub(super) calm: Exposition,
     /// After a preemption.
     pub(super) preempted: Exposition,
@@ -40,6 +41,7 @@ pub(super) fn play(cluster: &Cluster, scheduler: &str, scraped: &dyn Scraped) ->
         cluster.create(&pod(name).asking("cpu", "100m").build());
         cluster.bound_node("default", name);
     }
+    use_devices(cluster, "n1", pod);
     cluster.create(&pod("too-big").asking("cpu", "64").build());
     cluster.condition("default", "too-big", "Unschedulable");
     cluster.create(&pod("elsewhere").on(("place", "elsewhere")).build());
@@ -56,10 +58,10 @@ pub(super) fn play(cluster: &Cluster, scheduler: &str, scraped: &dyn Scraped) ->
     let signs = [("extension_point", "Sign")];
     let has_signed = |it: &Exposition| it.sum(&format!("{POINTS}_count"), &signs).is_some();
     let calm = at_rest(scraped, |it| {
-        pending(it) == [0.0, 0.0, 2.0, 1.0] && cached(it) == [3.0, 4.0, 0.0] && has_signed(it)
+        pending(it) == [0.0, 0.0, 3.0, 1.0] && cached(it) == [3.0, 6.0, 0.0] && has_signed(it)
     });
 
-    for name in ["too-big", "elsewhere"] {
+    for name in ["too-big", "elsewhere", "none-left"] {
         cluster.delete_pod("default", name);
     }
     cluster.create(&high_priority());
@@ -70,7 +72,7 @@ pub(super) fn play(cluster: &Cluster, scheduler: &str, scraped: &dyn Scraped) ->
     cluster.create(&pod("high").asking("cpu", "1500m").spec("priorityClassName", json!("high")).build());
     cluster.bound_node("default", "high");
     let preempted =
-        at_rest(scraped, |it| pending(it) == [0.0, 0.0, 0.0, 1.0] && cached(it) == [3.0, 6.0, 0.0]);
+        at_rest(scraped, |it| pending(it) == [0.0, 0.0, 0.0, 1.0] && cached(it) == [3.0, 8.0, 0.0]);
 
     cluster.delete_pod("default", "held");
     let turned_down = |it: &Exposition| it.sum("scheduler_unschedulable_pods", &[]).unwrap_or_default();

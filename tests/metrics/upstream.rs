@@ -5,6 +5,7 @@ use std::thread;
 
 use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
 
+use super::devices::SLOW;
 use super::exposition::{Exposition, Family};
 use super::scenario::{Readings, play};
 use super::subjects::{Ours, Reference};
@@ -124,6 +125,17 @@ const CALM: &[(&str, &[(&str, &str)])] = &[
     ("scheduler_event_handling_duration_seconds_count", &[("event", "NodeAdd")]),
     ("scheduler_event_handling_duration_seconds_count", &[("event", "UnscheduledPodAdd")]),
     ("scheduler_event_handling_duration_seconds_count", &[("event", "AssignedPodAdd")]),
+    ("scheduler_unschedulable_pods", &[("plugin", "DynamicResources"), ("profile", SCHEDULER)]),
+    (
+        "scheduler_plugin_evaluation_total",
+        &[("plugin", "DynamicResources"), ("extension_point", "PreFilter")],
+    ),
+    ("dynamic_resource_allocation_resourceclaim_creates_total", &[("status", "success")]),
+    ("scheduler_dra_bindingconditions_allocations_total", &[("driver", SLOW), ("status", "success")]),
+    (
+        "scheduler_dra_bindingconditions_wait_duration_seconds_count",
+        &[("driver", SLOW), ("status", "success"), ("profile", SCHEDULER)],
+    ),
     ("kubernetes_feature_enabled", &[("name", "SchedulerPopFromBackoffQ")]),
 ];
 

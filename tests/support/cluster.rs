@@ -241,8 +241,7 @@ fn pod_path(namespace: &str, name: &str) -> String {
 fn collection(object: &Value) -> String {
     let kind = object["kind"].as_str().unwrap_or_default();
     let resource = match kind {
-        "PriorityClass" => "priorityclasses".to_owned(),
-        "StorageClass" => "storageclasses".to_owned(),
+        kind if kind.ends_with("Class") => format!("{}es", kind.to_lowercase()),
         kind => format!("{}s", kind.to_lowercase()),
     };
     let version = object["apiVersion"].as_str().unwrap_or_default();
