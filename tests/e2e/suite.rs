@@ -8,6 +8,7 @@
 //! `docs/testing-on-a-cluster.md`. The nodes are simulated in both cases ([`kubelets`]), because
 //! the tests control their load, their failures and what their kubelets report.
 
+mod claims;
 mod kubelets;
 mod nodes;
 mod preemption;
