@@ -2,8 +2,12 @@
 //! leaves the rest unchanged.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use supercargo_framework::binding::{BindingContext, BoxFuture};
+use serde_json::Value;
+use supercargo_framework::binding::{
+    ApiCall, ApiError, BindingCalls, BindingContext, BindingReport, BoxFuture, Predicate, WaitError,
+};
 use supercargo_framework::event::{EventRegistration, QueueingHint};
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeStatuses, Nomination, Normalize, PostFilterPlugin,
@@ -62,6 +66,7 @@ pub(super) fn nothing() -> AlterPoints {
         score(|score| score),
         events(|events| events),
         pod(|_| {}),
+        answers(|_| None),
     ];
     Arc::new(move |points| alterations.iter().fold(points, |points, alter| alter(points)))
 }
@@ -475,6 +480,87 @@ pub(super) fn reserves_nothing() -> AlterPoints {
 
     Arc::new(|mut points| {
         points.reserve = points.reserve.map(|_| Arc::new(Nothing) as _);
+        points
+    })
+}
+
+/// Does nothing in Unreserve.
+pub(super) fn unreserves_nothing() -> AlterPoints {
+    struct At(Arc<dyn ReservePlugin>);
+
+    impl ReservePlugin for At {
+        fn reserve(
+            &self,
+            cx: &Context<'_>,
+            state: &mut CycleState,
+            pod: &PodInfo,
+            node: &Arc<str>,
+        ) -> Status {
+            self.0.reserve(cx, state, pod, node)
+        }
+
+        fn unreserve(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo, _: &Arc<str>) {}
+    }
+
+    Arc::new(|mut points| {
+        points.reserve = points.reserve.map(|at| Arc::new(At(at)) as _);
+        points
+    })
+}
+
+/// Answers some of the requests of PreBind instead of the server.
+pub(super) fn answers(answer: fn(&ApiCall) -> Option<Value>) -> AlterPoints {
+    struct At(Arc<dyn PreBindPlugin>, fn(&ApiCall) -> Option<Value>);
+
+    impl PreBindPlugin for At {
+        fn pre_flight(
+            &self,
+            cx: &Context<'_>,
+            state: &CycleState,
+            pod: &PodInfo,
+            node: &Arc<str>,
+        ) -> PreFlight {
+            self.0.pre_flight(cx, state, pod, node)
+        }
+
+        fn pre_bind(&self, cx: BindingContext, work: Box<dyn std::any::Any + Send>) -> BoxFuture<Status> {
+            self.0.pre_bind(BindingContext::new(Arc::new(Calls(cx, self.1))), work)
+        }
+    }
+
+    struct Calls(BindingContext, fn(&ApiCall) -> Option<Value>);
+
+    impl BindingCalls for Calls {
+        fn call(&self, call: ApiCall) -> BoxFuture<Result<Value, ApiError>> {
+            match (self.1)(&call) {
+                Some(answer) => Box::pin(std::future::ready(Ok(answer))),
+                None => self.0.call(call),
+            }
+        }
+
+        fn written(&self, resource: &Text, answer: Value) {
+            self.0.written(resource, answer);
+        }
+
+        fn report(&self, report: BindingReport) {
+            self.0.report(report);
+        }
+
+        fn wait_for(&self, predicate: Predicate, timeout: Duration) -> BoxFuture<Result<(), WaitError>> {
+            self.0.wait_for(predicate, timeout)
+        }
+
+        fn cancelled(&self) -> BoxFuture<()> {
+            self.0.cancelled()
+        }
+
+        fn sleep(&self, duration: Duration) -> BoxFuture<()> {
+            self.0.sleep(duration)
+        }
+    }
+
+    Arc::new(move |mut points| {
+        points.pre_bind = points.pre_bind.map(|at| Arc::new(At(at, answer)) as _);
         points
     })
 }

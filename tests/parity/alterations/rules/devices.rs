@@ -1,13 +1,15 @@
 //! Devices: DynamicResources.
 
 use serde_json::{Map, Value};
+use supercargo_framework::binding::ApiCall;
 use supercargo_framework::event::QueueingHint::Skip;
 use supercargo_framework::objects::resources;
 use supercargo_framework::{ActionType, Code, EventResource, Feature, Features, Status};
 
 use super::super::alteration::{Alteration, Change};
 use super::super::altered_plugin::{
-    filter, hints, ignores, post_filter, pre_enqueue, pre_filter, prepares_nothing, reserves_nothing, score,
+    answers, filter, hints, ignores, post_filter, pre_enqueue, pre_filter, prepares_nothing,
+    reserves_nothing, score, unreserves_nothing,
 };
 use super::{admits, alter, passes, plugin, resolvable, reworded, switch_off};
 
@@ -68,12 +70,30 @@ fn points() -> Vec<Alteration> {
             &["devices/device-of-unbound-pod", "resource-claims/claim-by-name"],
         ),
         alter(
+            "DynamicResources: Unreserve does nothing",
+            "a claim is not reserved any more if binding fails",
+            plugin(NAME, unreserves_nothing()),
+            &["devices-features/binding-fails"],
+        ),
+        alter(
+            "DynamicResources: no finalizer",
+            "a claim has a finalizer before its allocation",
+            plugin(NAME, answers(without_finalizer)),
+            &["resource-claims/claim-by-name"],
+        ),
+        alter(
             "DynamicResources: PreBind does nothing",
             "devices are written to the claim",
             plugin(NAME, prepares_nothing()),
             &["resource-claims/claim-by-name"],
         ),
     ]
+}
+
+/// The answer to a write of a claim that only adds the finalizer.
+fn without_finalizer(call: &ApiCall) -> Option<Value> {
+    let ApiCall::Request { method, path, body, .. } = call else { return None };
+    (&**method == "PUT" && !path.ends_with("/status")).then(|| body.clone())
 }
 
 fn events() -> Vec<Alteration> {
