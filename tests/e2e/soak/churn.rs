@@ -35,6 +35,9 @@ const TEMPLATES_PATH: &str = "/apis/resource.k8s.io/v1/namespaces/default/resour
 /// The template of claims for devices, and the devices of every tenth node.
 const DEVICE: &str = "device";
 const DEVICES: &str = "2";
+/// The driver, class and template of a device that claims share, and how many can.
+const SHARED: &str = "shared.example.com";
+const SHARES: usize = 4;
 const MERGE: &str = "application/merge-patch+json";
 
 /// The objects that exist throughout.
@@ -45,13 +48,23 @@ pub(super) struct Furniture {
 impl Furniture {
     pub(super) async fn create(client: &Client) -> Self {
         insist(client, "POST", CLASSES_PATH, Some(&priority_class(IMPORTANT, 1000))).await;
-        let template = json!({
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaimTemplate",
-            "metadata": { "name": DEVICE },
-            "spec": { "spec": claim_spec() },
-        });
-        insist(client, "POST", TEMPLATES_PATH, Some(&template)).await;
+        let shared = json!({ "name": DEVICE, "exactly": { "deviceClassName": SHARED, "capacity": { "requests": { "shares": "1" } } } });
+        for (path, object) in [
+            of_devices("ResourceClaimTemplate", DEVICE, &json!({ "spec": claim_spec() })),
+            of_devices(
+                "ResourceClaimTemplate",
+                SHARED,
+                &json!({ "spec": { "devices": { "requests": [shared] } } }),
+            ),
+            of_devices(
+                "DeviceClass",
+                SHARED,
+                &json!({ "selectors": [{ "cel": { "expression": format!("device.driver == '{SHARED}'") } }] }),
+            ),
+            of_devices("ResourceSlice", SHARED, &shared_device()),
+        ] {
+            insist(client, "POST", path, Some(&object)).await;
+        }
         for index in 0..NODES {
             insist(client, "POST", NODES_PATH, Some(&node_of_number(index, 0))).await;
         }
@@ -109,8 +122,9 @@ pub(super) struct Churn {
     objects: u64,
     flaps: u64,
     removals: u64,
-    /// The most devices that claims had at once.
+    /// The most devices that claims had at once, and the most claims that shared one.
     allocations: usize,
+    shares: usize,
 }
 
 impl Churn {
@@ -128,6 +142,7 @@ impl Churn {
             flaps: 0,
             removals: 0,
             allocations: 0,
+            shares: 0,
         }
     }
 
@@ -159,20 +174,23 @@ impl Churn {
         }
     }
 
-    /// No device is allocated twice.
+    /// No device is allocated twice, and no more than there is of the shared one.
     async fn check_devices(&mut self) {
         let claims = self.list(CLAIMS_PATH).await;
-        let mut owners = BTreeMap::<String, &str>::new();
+        let (mut owners, mut shares) = (BTreeMap::<String, &str>::new(), 0);
         for claim in &claims {
             let results = claim["status"]["allocation"]["devices"]["results"].as_array();
             for result in results.into_iter().flatten() {
-                let device = format!("{}/{}", result["pool"], result["device"]);
+                shares += usize::from(result["consumedCapacity"]["shares"] == "1");
+                let device = format!("{}/{}/{}", result["pool"], result["device"], result["shareID"]);
                 if let Some(other) = owners.insert(device.clone(), name_of(claim)) {
                     panic!("{other} and {} have device {device}", name_of(claim));
                 }
             }
         }
-        self.allocations = self.allocations.max(owners.len());
+        assert!(shares <= SHARES, "{shares} claims share a device");
+        self.allocations = self.allocations.max(owners.len() - shares);
+        self.shares = self.shares.max(shares);
     }
 
     fn leave(&mut self, when: Instant, path: String) {
@@ -311,19 +329,42 @@ impl Churn {
 
     /// Whether every kind of object has occurred.
     pub(super) fn has_had_all(&self) -> bool {
-        let has_had_objects = self.objects > 0 && self.allocations > 1;
+        let has_had_objects = self.objects > 0 && self.allocations > 1 && self.shares > 1;
         self.pods > 2 * KINDS_OF_PODS && has_had_objects && self.flaps > 0 && self.removals > 0
     }
 }
 
 impl fmt::Display for Churn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pods, objects, flaps, removals, allocations, .. } = self;
+        let Self { pods, objects, flaps, removals, allocations, shares, .. } = self;
         write!(
             f,
-            "{pods} pods, {objects} other objects, {allocations} devices at once, {flaps} nodes ill, {removals} gone"
+            "{pods} pods, {objects} other objects, {allocations} devices and {shares} shares at once, \
+             {flaps} nodes ill, {removals} gone"
         )
     }
+}
+
+/// An object of dynamic resource allocation, and its collection.
+fn of_devices(kind: &str, name: &str, spec: &Value) -> (&'static str, Value) {
+    let path = match kind {
+        "DeviceClass" => "/apis/resource.k8s.io/v1/deviceclasses",
+        "ResourceSlice" => "/apis/resource.k8s.io/v1/resourceslices",
+        _ => TEMPLATES_PATH,
+    };
+    let metadata = json!({ "name": name });
+    (path, json!({ "apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec }))
+}
+
+/// The spec of the slice with the shared device, on a node that does not change.
+fn shared_device() -> Value {
+    let capacity = json!({ "shares": { "value": SHARES.to_string() } });
+    json!({
+        "driver": SHARED,
+        "pool": { "name": "node-0", "generation": 1, "resourceSliceCount": 1 },
+        "nodeName": "node-0",
+        "devices": [{ "name": "device-0", "allowMultipleAllocations": true, "capacity": capacity }],
+    })
 }
 
 /// The spec of a claim for one device.
@@ -333,11 +374,12 @@ fn claim_spec() -> Value {
 }
 
 /// The number of pod variants besides names, labels and annotations.
-const KINDS_OF_PODS: u64 = 11;
+const KINDS_OF_PODS: u64 = 12;
 /// The number of variants that no node fits, or that are gated.
 const KINDS_WITHOUT_PLACE: u64 = 3;
-/// The variant with a claim for a device.
+/// The variants with a claim for a device, and for the shared one.
 const KIND_WITH_CLAIM: u64 = 9;
+const KIND_WITH_SHARE: u64 = 10;
 
 /// The pod of a number.
 fn pod(number: u64) -> Value {
@@ -381,6 +423,9 @@ fn pod(number: u64) -> Value {
         8 => spec["tolerations"] = json!([{ "operator": "Exists" }]),
         KIND_WITH_CLAIM => {
             spec["resourceClaims"] = json!([{ "name": DEVICE, "resourceClaimTemplateName": DEVICE }]);
+        }
+        KIND_WITH_SHARE => {
+            spec["resourceClaims"] = json!([{ "name": DEVICE, "resourceClaimTemplateName": SHARED }]);
         }
         _ => {}
     }
