@@ -278,6 +278,11 @@ impl Scenario {
         self.objects.iter().any(|object| object.path.starts_with("/apis/resource.k8s.io/"))
     }
 
+    /// Whether it runs on API servers of other releases, too, whose scheduler has no gate off.
+    pub(super) fn runs_on_other_releases(&self) -> bool {
+        self.gates.off.is_empty()
+    }
+
     /// Whether a step creates this object.
     pub(super) fn comes_later(&self, target: &Target) -> bool {
         self.steps.iter().any(|step| step.create.as_ref() == Some(target))

@@ -159,8 +159,7 @@ fn on(release: Release, scenarios: &[&Scenario]) -> Result<()> {
     let mut results = Results::new(Meant::read()?.and(exceptions.meant()));
     let runs_all = runs_all();
     let runs = |name: &str| runs_all || differing.contains(name) || is_in_sample(name);
-    // No gate is off in the scheduler that runs here.
-    let fits = |scenario: &&&Scenario| scenario.gates.off.is_empty() && runs(&scenario.name);
+    let fits = |scenario: &&&Scenario| scenario.runs_on_other_releases() && runs(&scenario.name);
     let scenarios: Vec<_> = scenarios.iter().filter(fits).collect();
     for scenario in &scenarios {
         let name = &scenario.name;
