@@ -142,6 +142,8 @@ pub fn listed_devices() -> Vec<Described> {
         ("version", json!({ "version": "1.0.0" })),
         ("services", json!({ "string": "some_example_value" })),
         ("other.example.com/name", json!({ "bool": true })),
+        ("driver-a/exists", json!({ "bool": true })),
+        ("example.com/test_attr", json!({ "string": "test-value" })),
     ];
     let mixed = Described {
         driver: "dra.example.com".into(),
@@ -149,5 +151,13 @@ pub fn listed_devices() -> Vec<Described> {
         capacity: [("quantity".to_string(), json!({ "value": "1Mi" }))].into(),
         ..Described::default()
     };
-    of_one_type.chain([mixed, Described::default()]).collect()
+    let of_test_driver = |memory: &str, model: &str| Described {
+        driver: "test-driver".into(),
+        attributes: [("model".to_string(), json!({ "string": model }))].into(),
+        capacity: [("memory".to_string(), json!({ "value": memory }))].into(),
+        ..Described::default()
+    };
+    let of_test_driver =
+        [("16Gi", "SOME-MODEL"), ("8Gi", "OTHER"), ("4Gi", "SOME-MODEL")].map(|(m, n)| of_test_driver(m, n));
+    of_one_type.chain([mixed, Described::default()]).chain(of_test_driver).collect()
 }
