@@ -264,7 +264,11 @@ fn device_json(device: &Device) -> Value {
             DeviceAttribute::Bool(value) => json!({ "bool": value }),
             DeviceAttribute::String(text) => json!({ "string": &**text }),
             DeviceAttribute::Version(text) => json!({ "version": &**text }),
-            DeviceAttribute::Unsupported => json!({}),
+            DeviceAttribute::Unsupported => match &**name {
+                "common-list" => json!({ "strings": ["one"] }),
+                "own-list" => json!({ "strings": [&*device.name] }),
+                _ => json!({}),
+            },
         };
         (name.to_string(), value)
     });
