@@ -7,6 +7,7 @@ mod coexistence;
 mod comparison;
 mod composite_groups;
 mod cycle;
+mod devices;
 mod diagnosis;
 mod dry_run;
 mod event_model;

@@ -1,7 +1,6 @@
 //! Evaluation tables and the plain path make the same decisions.
 
 mod claims;
-mod devices;
 mod edges;
 mod histories;
 mod steps;

@@ -15,7 +15,7 @@ use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, SplitMix64, node, object, pod};
 use supercargo_framework::{PodInfo, Status};
 
-use super::devices;
+use crate::tests::devices;
 use crate::tests::test_bed::{TestBed, all_plugins, options};
 use crate::{Effect, Input, Notification, TableStats};
 

@@ -30,6 +30,10 @@ struct Coverage {
     allocations: u64,
     deallocations: u64,
     creations: u64,
+    shares: u64,
+    waits: u64,
+    tolerated: u64,
+    reports: u64,
     forks: u64,
     applied: BTreeMap<Rule, u64>,
 }
@@ -43,6 +47,8 @@ impl Coverage {
         assert!(self.without_node * 10 >= self.compared, "many answers have no node: {self:#?}");
         let claims = [self.allocations, self.deallocations, self.creations];
         assert!(claims.into_iter().all(|count| count >= LEAST), "claims get devices: {self:#?}");
+        let special = [self.shares, self.waits, self.tolerated, self.reports];
+        assert!(special.into_iter().all(|count| count >= LEAST), "claims get special devices: {self:#?}");
         assert!(self.forks >= LEAST, "forks take part: {self:#?}");
         for rule in Rule::ALL {
             let least = (LEAST * scale).min(1000);
@@ -69,6 +75,10 @@ impl Coverage {
         self.allocations += other.allocations;
         self.deallocations += other.deallocations;
         self.creations += other.creations;
+        self.shares += other.shares;
+        self.waits += other.waits;
+        self.tolerated += other.tolerated;
+        self.reports += other.reports;
         self.forks += other.forks;
         for (rule, count) in &other.applied {
             *self.applied.entry(*rule).or_default() += count;
@@ -81,6 +91,10 @@ impl Coverage {
         self.allocations += twins.allocations;
         self.deallocations += twins.deallocations;
         self.creations += twins.creations;
+        self.shares += twins.shares;
+        self.waits += twins.waits;
+        self.tolerated += twins.tolerated;
+        self.reports += twins.reports;
         self.forks += twins.forks;
         self.hits += stats.hits;
         self.replayed += scheduler.tables.as_ref().map_or(0, |tables| tables.replayed);

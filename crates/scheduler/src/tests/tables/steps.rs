@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use supercargo_framework::binding::{BindOutcome, Certainty};
-use supercargo_framework::objects::Object;
+use supercargo_framework::objects::{Object, resources};
 use supercargo_framework::pod::OwnerRef;
 use supercargo_framework::pod_claims::PodClaimSource;
 use supercargo_framework::{PodInfo, Status, Text, Uid};
 
-use super::devices;
 use super::tally::APP;
 use super::templates::{OBJECTS, Shape, TEMPLATES, UNIQUE, of_kind, of_shape, of_template};
 use super::twins::{Difference, SECOND, Twins};
+use crate::tests::devices;
 use crate::tests::test_bed::failed;
 use crate::{Eviction, Input, Notification};
 
@@ -111,6 +111,10 @@ pub(super) enum Step {
     Answers {
         refused: bool,
     },
+    /// Drivers report that devices are ready, or that they have failed.
+    Report {
+        are_ready: bool,
+    },
     Pass(u64),
 }
 
@@ -174,7 +178,7 @@ pub(super) fn step(nodes: usize, zones: usize) -> impl Strategy<Value = Step> {
         1 => (3..14_usize).prop_map(NodeChange::Pods),
         4 => Just(NodeChange::Remove),
     ];
-    let kind = prop_oneof![2 => 0..OBJECTS, 3 => 2..4_usize, 3 => 4..9_usize, 2 => 8..13_usize, 2 => 15..OBJECTS, 3 => Just(15)];
+    let kind = prop_oneof![2 => 0..OBJECTS, 3 => 2..4_usize, 3 => 4..9_usize, 2 => 8..13_usize, 2 => 15..OBJECTS, 3 => Just(15), 3 => Just(20)];
     let version = prop_oneof![3 => (0..2_usize).prop_map(Some), 1 => Just(None)];
     prop_oneof![
         30 => (template.clone(), particular(), 1..9_usize, prop::bool::weighted(0.8)).prop_map(
@@ -189,6 +193,7 @@ pub(super) fn step(nodes: usize, zones: usize) -> impl Strategy<Value = Step> {
         11 => (kind, node, version)
             .prop_map(|(kind, node, version)| Step::Object { kind, node, version }),
         4 => prop::bool::weighted(0.2).prop_map(|refused| Step::Answers { refused }),
+        3 => any::<bool>().prop_map(|are_ready| Step::Report { are_ready }),
         4 => prop_oneof![0..3_000_u64, 3_000..15_000_u64, Just(330_000_u64)].prop_map(Step::Pass),
     ]
 }
@@ -246,6 +251,10 @@ impl Twins {
                 self.answer(refused)?;
                 self.try_all()
             }
+            Step::Report { are_ready } => {
+                self.report(if are_ready { "ready" } else { "failed" })?;
+                self.try_all()
+            }
             Step::Pass(millis) => {
                 self.pass(Duration::from_millis(millis))?;
                 self.try_all()
@@ -298,7 +307,7 @@ impl Twins {
             return Ok(());
         }
         let version = self.written_version();
-        let claim = devices::claim_named(&pod.name, 1 + version / 2 % 2, version, None);
+        let claim = devices::own_claim(&pod.name, version);
         self.handle(Input::Object(Notification::Added(claim.into())))
     }
 
@@ -405,12 +414,41 @@ impl Twins {
         2 * self.version()
     }
 
-    /// Writes the pending devices of claims, as PreBind does.
-    fn write_claims(&mut self) -> Result<(), Difference> {
+    /// Drivers report about all devices that pods wait for.
+    fn report(&mut self, condition: &str) -> Result<(), Difference> {
+        let claims = self.scheduler().objects().list(&resources::RESOURCE_CLAIM);
+        let claims: Vec<Arc<Object>> = claims.cloned().collect();
+        for claim in claims {
+            let version = self.written_version();
+            let Some(reported) = devices::reported(&claim, version, condition) else { continue };
+            self.reports += 1;
+            self.update_object(reported)?;
+        }
+        Ok(())
+    }
+
+    /// Counts what is special about devices that a claim gets.
+    fn count_devices(&mut self, claim: &Object) {
+        let rules = self.scheduler().objects().list(&resources::DEVICE_TAINT_RULE);
+        let rules: Vec<Arc<Object>> = rules.cloned().collect();
+        for result in devices::allocation(claim).iter().flat_map(|allocation| &allocation.results) {
+            self.shares += u64::from(result.share_id.is_some());
+            self.waits += u64::from(!result.binding_conditions.is_empty());
+            self.tolerated += u64::from(rules.iter().any(|rule| devices::taints(rule, &result.device)));
+        }
+    }
+
+    /// Writes the pending devices of claims, as PreBind does. If it fails, it has written those
+    /// for which it waits.
+    fn write_claims(&mut self, refused: bool) -> Result<(), Difference> {
         let pending: Vec<Arc<Object>> = self.scheduler().objects().list_pending().cloned().collect();
         for claim in pending {
+            if refused && !devices::allocation(&claim).is_some_and(devices::has_conditions) {
+                continue;
+            }
             let version = self.written_version();
-            let Some(written) = devices::written(&claim, version) else { continue };
+            let Some(written) = devices::written(&claim, version, self.now.wall) else { continue };
+            self.count_devices(&claim);
             if written.is_extended_resource_claim() {
                 self.creations += 1;
                 self.handle(Input::Object(Notification::Added(Arc::new(written))))?;
@@ -426,7 +464,7 @@ impl Twins {
     pub(super) fn begin_objects(&mut self) -> Result<(), Difference> {
         // The class provides an extended resource from the start.
         self.set_object(16, 0, Some(1))?;
-        [2, 3, 12, 17, 18, 19].into_iter().try_for_each(|kind| self.set_object(kind, 0, Some(0)))
+        [2, 3, 12, 17, 18, 19, 20].into_iter().try_for_each(|kind| self.set_object(kind, 0, Some(0)))
     }
 
     /// Publishes the devices of a node.
@@ -441,9 +479,7 @@ impl Twins {
 
     /// Answers every call.
     fn answer(&mut self, refused: bool) -> Result<(), Difference> {
-        if !refused {
-            self.write_claims()?;
-        }
+        self.write_claims(refused)?;
         for pod in std::mem::take(&mut self.pre_binds) {
             let status = if refused { Status::error("it broke") } else { Status::success() };
             self.handle(Input::PreBound { pod, status: status.by("VolumeBinding") })?;

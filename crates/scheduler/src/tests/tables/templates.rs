@@ -14,16 +14,14 @@ use supercargo_framework::testing::{PodBuilder, node, object, pod};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 use supercargo_framework::{Labels, NodeRecord, Volume, VolumeSource};
 
-use super::devices::{self, CLAIMS};
 use super::tally::APP;
+use crate::tests::devices::{self, CLAIMS, GPU};
 use crate::tests::volumes;
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 pub(super) const HOST: &str = "kubernetes.io/hostname";
 /// A label with another value for each pod that has it.
 pub(super) const UNIQUE: &str = "unique";
-/// The resource that only some nodes offer.
-pub(super) const GPU: &str = "example.com/gpu";
 /// The label of nodes that is a number.
 const CORES: &str = "cores";
 /// The driver that inline disks of this kind are translated to.
@@ -235,7 +233,7 @@ pub(super) fn of_shape(number: usize, version: usize, shape: Shape, zones: usize
 }
 
 /// The number of other objects.
-pub(super) const OBJECTS: usize = 20;
+pub(super) const OBJECTS: usize = 21;
 
 /// Another object in one of its versions. Objects of one node belong to the node of this number.
 pub(super) fn of_kind(kind: usize, version: usize, node: usize) -> Object {
@@ -280,9 +278,10 @@ pub(super) fn of_kind(kind: usize, version: usize, node: usize) -> Object {
             volume
         }
         13 => volumes::claim("claim", "1", if is_odd { "v" } else { "" }),
-        15 => devices::slice(node, 1 + version % 3),
+        15 => devices::any_slice(node, version),
         16 => devices::class(is_odd),
         17..=19 => devices::claim(kind - 17, version, is_odd.then_some(node)),
+        20 => devices::taint_rule(node, is_odd),
         _ => {
             let selector = Some(selector(if is_odd { "a" } else { "b" }));
             object(&resources::REPLICA_SET, "default/owner", Body::Workload(Workload { selector }))

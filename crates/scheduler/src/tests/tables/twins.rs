@@ -10,9 +10,9 @@ use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::Normalize;
 use supercargo_framework::{Features, NodeRecord, Now, Plugin, PodInfo, Uid};
 
-use super::devices;
 use super::tally::{How, Tally};
 use super::templates::{HOST, Shape, ZONE};
+use crate::tests::devices;
 use crate::tests::test_bed::{WALL, all_plugins, in_tree, options};
 use crate::tests::why::Explained;
 use crate::{Effect, Input, NoCalls, Notification, Options, ProfileSpec, Rule, Scheduler, VictimEviction};
@@ -62,6 +62,13 @@ pub(super) struct Twins {
     pub(super) deallocations: u64,
     /// How often a claim was created for extended resources.
     pub(super) creations: u64,
+    /// How often a claim got a share of a device, a device with conditions, or one that a rule
+    /// taints.
+    pub(super) shares: u64,
+    pub(super) waits: u64,
+    pub(super) tolerated: u64,
+    /// How often drivers reported about a claim's devices.
+    pub(super) reports: u64,
 }
 
 const HOW: How = How {
@@ -179,6 +186,10 @@ impl Twins {
             allocations: 0,
             deallocations: 0,
             creations: 0,
+            shares: 0,
+            waits: 0,
+            tolerated: 0,
+            reports: 0,
         }
     }
 
