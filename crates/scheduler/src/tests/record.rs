@@ -9,9 +9,10 @@ use supercargo_framework::objects::{Body, Object, PodDisruptionBudget, resources
 use supercargo_framework::testing::{PodBuilder, node, object, pod};
 use supercargo_framework::{LabelSelector, Now, PodInfo, Status, Timestamp};
 
+use super::devices;
 use super::test_bed::{TestBed, WALL, all_plugins, options, plugins};
 use super::volumes::{claim, class, volume, with_claim};
-use crate::record::{self, Recorded, RecordedCall, ReplayError, Replayed, StepLog};
+use crate::record::{self, Comparer, Recorded, RecordedCall, ReplayError, Replayed, StepLog, replay_with};
 use crate::{
     Calls, Eviction, ExtenderAnswer, ExtenderQuestion, ExtenderSpec, Input, NoCalls, Notification, Options,
     Scheduler,
@@ -241,6 +242,63 @@ fn a_record_with_volumes_objects_and_preemption_replays() {
     for line in record.lines() {
         let step: RecordedCall = serde_json::from_str(line).unwrap();
         assert_eq!(serde_json::to_string(&step).unwrap(), line, "reading returns what was written");
+    }
+}
+
+/// `a` and `b` have devices, and no claim is written yet, when `c` is tried. The binding of `b`
+/// fails, and it gets its devices again.
+fn record_of_claims_in_flight() -> String {
+    let mut log = TextLog::default();
+    let mut run = Run { recorded: recorded(everything(), &mut log), seconds: 0 };
+    run.tell(Input::Node(Notification::Added(Arc::new(node("n1").build()))));
+    run.object(None, devices::class(true));
+    run.object(None, devices::slice(1, 3));
+    let claim = |name: &str, count| devices::claim_named(name, count, 1, None);
+    let claims = [claim("a", 1), claim("b", 2), claim("c", 1)];
+    claims.clone().into_iter().for_each(|claim| run.object(None, claim));
+    let claiming = |name: &str| devices::claiming_named(pod(name), name);
+    assert!(run.pod(claiming("a")).contains("StartPreBind default/a a on n1"));
+    assert!(run.pod(claiming("b")).contains("StartPreBind default/b b on n1"));
+    assert_eq!(run.recorded.scheduler().objects().list_pending().count(), 2);
+    let refused = run.pod(claiming("c"));
+    assert!(refused.contains("1 cannot allocate all claims"), "{refused}");
+    let of_a = Arc::clone(run.recorded.scheduler().objects().pending("a").unwrap());
+    let written = devices::written(&of_a, 2, WALL).unwrap();
+    run.tell(Input::Written(Arc::new(written.clone())));
+    let pre_bound = |pod: &str, status| Input::PreBound { pod: pod.into(), status };
+    assert!(run.tell(pre_bound("b", Status::error("no"))).contains("FailedScheduling"));
+    assert_eq!(run.tell(pre_bound("a", Status::success())), "[Bind default/a a to n1]");
+    // After its backoff.
+    let next = (0..9).map(|_| run.tell(Input::Tick) + &run.cycle()).find(|effects| effects != "[][]");
+    assert!(next.as_ref().is_some_and(|it| it.contains("StartPreBind default/b b on n1")), "{next:?}");
+    let [of_a, ..] = claims;
+    run.object(Some(of_a), written);
+    run.bound(claiming("a"));
+    text(log)
+}
+
+#[test]
+fn a_record_with_claims_in_flight_replays() {
+    let record = record_of_claims_in_flight();
+    assert_eq!(replay(everything(), &record).unwrap(), record.lines().count());
+    // As another configuration does.
+    let mut comparer = Comparer::new(everything()).unwrap();
+    let before = |scheduler: &mut Scheduler, call: &RecordedCall| comparer.before(scheduler, call);
+    replay_with(&mut None, record.as_bytes(), |_| Ok(everything()), before).unwrap();
+    let comparison = comparer.comparison;
+    assert_eq!(comparison.differing(), 0, "{:?}", comparison.differences);
+}
+
+#[test]
+fn replays_depend_on_claims_in_flight() {
+    let record = record_of_claims_in_flight();
+    assert!(record.contains("\"Exact\":2"), "{record}");
+    match replay(everything(), &record.replace("\"Exact\":2", "\"Exact\":1")) {
+        Err(ReplayError::Differs { recorded, replayed, .. }) => {
+            assert!(recorded.concat().contains("1 cannot allocate all claims"), "{recorded:?}");
+            assert!(replayed.concat().contains("StartPreBind default/c"), "{replayed:?}");
+        }
+        other => panic!("{other:?}"),
     }
 }
 

@@ -3,10 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use serde_json::Value;
+use supercargo_framework::objects::{Object, ObjectBody as _, ResourceClaim};
+use supercargo_framework::pod_claims::PodClaimSource;
 use supercargo_framework::testing::{PodBuilder, node, pod};
 use supercargo_framework::{NodeRecord, PodInfo, Uid};
 
 use super::steps::GREEDY;
+use crate::tests::devices;
 use crate::{StatusPatch, VictimEviction};
 
 /// A change that the watch has not delivered yet.
@@ -14,6 +18,7 @@ use crate::{StatusPatch, VictimEviction};
 pub(super) enum Change {
     Pod { old: Option<Arc<PodInfo>>, new: Option<Arc<PodInfo>> },
     Node { old: Option<Arc<NodeRecord>>, new: Option<Arc<NodeRecord>> },
+    Object { old: Option<Arc<Object>>, new: Option<Arc<Object>> },
 }
 
 /// The kind of a pod, beside its size.
@@ -30,20 +35,28 @@ pub(super) enum Flavour {
     Refuses,
     /// PreBind has work.
     Prepares,
+    /// It has a claim of its own, for one device or two.
+    Claims,
 }
 
 #[derive(Default)]
 pub(super) struct Api {
     pub(super) pods: BTreeMap<usize, Arc<PodInfo>>,
     pub(super) nodes: BTreeMap<usize, Arc<NodeRecord>>,
+    /// Device classes, slices and claims by their keys, which differ.
+    pub(super) objects: BTreeMap<Arc<str>, Arc<Object>>,
     pub(super) watch: VecDeque<Change>,
     versions: usize,
 }
 
 impl Api {
     fn version(&mut self) -> String {
+        self.next_version().to_string()
+    }
+
+    pub(super) fn next_version(&mut self) -> usize {
         self.versions += 1;
-        self.versions.to_string()
+        self.versions
     }
 
     fn new_pod(&mut self, name: usize, cpu: usize, priority: i32, flavour: Flavour) -> Arc<PodInfo> {
@@ -62,6 +75,7 @@ impl Api {
                 Flavour::Releases => mark(builder, "releases"),
                 Flavour::Refuses => mark(builder, "refuses"),
                 Flavour::Prepares => mark(builder, "prepares"),
+                Flavour::Claims => devices::claiming_named(builder, &claim_name(name, &version)),
             }
             .build(),
         )
@@ -70,6 +84,10 @@ impl Api {
     pub(super) fn create(&mut self, name: usize, cpu: usize, priority: i32, flavour: Flavour) {
         if !self.pods.contains_key(&name) {
             let new = self.new_pod(name, cpu, priority, flavour);
+            if flavour == Flavour::Claims {
+                let (claim, version) = (claim_name(name, &new.resource_version), self.versions);
+                self.set_object(devices::claim_named(&claim, 1 + name % 2, version, None));
+            }
             self.pods.insert(name, Arc::clone(&new));
             self.watch.push_back(Change::Pod { old: None, new: Some(new) });
         }
@@ -77,6 +95,7 @@ impl Api {
 
     pub(super) fn delete(&mut self, name: usize) {
         if let Some(old) = self.pods.remove(&name) {
+            self.delete_claim(&old);
             self.watch.push_back(Change::Pod { old: Some(old), new: None });
         }
     }
@@ -96,6 +115,9 @@ impl Api {
         if self.pods.contains_key(&name) {
             let new = self.new_pod(name, cpu, 0, Flavour::Plain);
             let old = self.pods.insert(name, Arc::clone(&new));
+            if let Some(old) = &old {
+                self.delete_claim(old);
+            }
             self.watch.push_back(Change::Pod { old, new: Some(new) });
         }
     }
@@ -177,11 +199,53 @@ impl Api {
         self.watch.push_back(Change::Node { old, new: Some(new) });
     }
 
+    /// Adds an object, or changes the one of its key.
+    pub(super) fn set_object(&mut self, new: Object) {
+        let new = Arc::new(new);
+        let old = self.objects.insert(Arc::clone(&new.key), Arc::clone(&new));
+        self.watch.push_back(Change::Object { old, new: Some(new) });
+    }
+
+    /// The driver of a node publishes this many devices.
+    pub(super) fn set_slice(&mut self, node: usize, devices: usize) {
+        let resource_version = self.version().as_str().into();
+        self.set_object(Object { resource_version, ..devices::slice(node, devices) });
+    }
+
+    /// Takes the devices of a pod's claim away.
+    pub(super) fn deallocate(&mut self, pod: &PodInfo) {
+        if let Some(claim) = self.claim_of(pod).and_then(|claim| ResourceClaim::of(&claim.body)) {
+            let mut value = Value::clone(&claim.raw);
+            value["status"] = Value::Null;
+            let version = self.next_version();
+            self.set_object(devices::replaced(value, version));
+        }
+    }
+
+    /// The claim of a pod, if it exists.
+    pub(super) fn claim_of(&self, pod: &PodInfo) -> Option<&Arc<Object>> {
+        let entry = pod.spec.resource_claims().first()?;
+        let PodClaimSource::Claim(name) = &entry.source else { return None };
+        self.objects.get(&*format!("default/{name}"))
+    }
+
+    fn delete_claim(&mut self, pod: &PodInfo) {
+        if let Some(old) = self.claim_of(pod).cloned() {
+            self.objects.remove(&old.key);
+            self.watch.push_back(Change::Object { old: Some(old), new: None });
+        }
+    }
+
     pub(super) fn delete_node(&mut self, name: usize) {
         if let Some(old) = self.nodes.remove(&name) {
             self.watch.push_back(Change::Node { old: Some(old), new: None });
         }
     }
+}
+
+/// The name of a pod's own claim: another one for each pod of a name.
+fn claim_name(pod: usize, version: &str) -> String {
+    format!("claim{pod}-{version}")
 }
 
 pub(super) fn node_name(name: usize) -> String {

@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use proptest::test_runner::Config;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::{Config, TestRunner};
 use supercargo_framework::Uid;
 
 use super::api::Flavour;
 use super::model::World;
 use super::steps::{Bind, Step, step, step_or_reload};
 use crate::QueuedPod;
+use crate::tests::devices;
 
 /// The default number of cases; `PROPTEST_CASES` overrides it.
 fn config() -> Config {
@@ -22,10 +24,12 @@ impl World {
     /// A world of two nodes after these steps.
     fn after(steps: Vec<Step>) -> Self {
         let mut world = Self::new();
+        world.api.set_object(devices::class(true));
         for node in 0..2 {
             world.api.set_node(node, 4, false);
-            world.deliver();
+            world.api.set_slice(node, 2);
         }
+        while world.deliver() {}
         for step in steps {
             world.make(step);
         }
@@ -40,6 +44,10 @@ impl World {
         for round in 0..40 {
             for node in 0..3 {
                 self.api.set_node(node, 100 + round, false);
+                if round == 0 {
+                    // Two for each pod with a claim fit in any order.
+                    self.api.set_slice(node, 4);
+                }
             }
             // A last pod allows all that wait.
             if round < 35 {
@@ -62,6 +70,7 @@ impl World {
             for _ in 0..self.reads.len() {
                 self.answer_read(0, false);
             }
+            self.answer_writes(true);
             self.make(Step::Patch { carried_out: true });
             self.pass(Duration::from_secs(if round % 2 == 0 { 1 } else { 31 }));
             assert_eq!(self.flushed().difference(&before).collect::<Vec<_>>(), Vec::<&Uid>::new());
@@ -88,12 +97,21 @@ impl World {
             );
         }
         assert_eq!(self.scheduler().bindings_in_flight(), 0);
+        assert_eq!((self.allocations_in_flight(), self.writes.len()), (0, 0));
         assert_eq!(self.scheduler().preemptions.len(), 0);
         assert!(self.scheduler().preemptions.preempting().is_empty());
         assert_eq!(self.scheduler().cache().pod_counts().1, 0, "every binding has been confirmed");
         let [active, backoff, unschedulable, _, in_flight] = self.scheduler().queue_lengths();
         assert_eq!([active, backoff, unschedulable, in_flight], [0; 4]);
     }
+}
+
+#[test]
+fn captures_have_claims_in_flight() {
+    let mut runner = TestRunner::deterministic();
+    let mut history = || prop::collection::vec(step(), 1..120).new_tree(&mut runner).unwrap().current();
+    let in_flight = (0..100).filter(|_| World::after(history()).allocations_in_flight() > 0).count();
+    assert!(in_flight >= 10, "{in_flight} of 100");
 }
 
 proptest! {

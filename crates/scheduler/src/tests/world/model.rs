@@ -5,8 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde_json::Value;
+use supercargo_framework::binding::ApiCall;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::EventRegistration;
+use supercargo_framework::objects::Object;
 use supercargo_framework::plugin::{Permit, PreFlight};
 use supercargo_framework::{ActionType, EventResource, NodeRecord, Now, Plugin, PodInfo, Text, Uid};
 
@@ -43,6 +46,8 @@ pub(super) struct World {
     pub(super) pre_binds: Vec<Uid>,
     pub(super) patches: Vec<StatusPatch>,
     pub(super) evictions: Vec<(u64, Vec<VictimEviction>)>,
+    /// Claims as PostFilter writes them, and the pods that wait for it.
+    pub(super) writes: Vec<(Value, Uid)>,
 }
 
 const GATEKEEPER: Text = Text::Static("Gatekeeper");
@@ -101,6 +106,7 @@ impl World {
             pre_binds: Vec::new(),
             patches: Vec::new(),
             evictions: Vec::new(),
+            writes: Vec::new(),
         }
     }
 
@@ -177,8 +183,13 @@ impl World {
                 Effect::RecordEvent(event) if event.reason == *"FailedScheduling" => {
                     self.claims.remove(&event.uid);
                 }
-                Effect::Write { pod, .. } => assert_eq!(pod, None, "no pod has claims"),
-                Effect::PatchGroupStatus(_) | Effect::CancelPreBind(_) | Effect::RecordEvent(_) => {}
+                Effect::Write { call: ApiCall::Request { body, .. }, pod: Some(pod), .. } => {
+                    self.writes.push((body, pod));
+                }
+                Effect::Write { .. }
+                | Effect::PatchGroupStatus(_)
+                | Effect::CancelPreBind(_)
+                | Effect::RecordEvent(_) => {}
             }
         }
     }
@@ -189,6 +200,7 @@ impl World {
             None => return false,
             Some(Change::Node { old, new }) => self.tell_node(old, new),
             Some(Change::Pod { old, new }) => self.tell_pod(old, new),
+            Some(Change::Object { old, new }) => self.tell_object(old, new),
         }
         true
     }
@@ -203,6 +215,17 @@ impl World {
         if let Some(notification) = notification(old, new) {
             self.handle(Input::Node(notification));
         }
+    }
+
+    pub(super) fn tell_object(&mut self, old: Option<Arc<Object>>, new: Option<Arc<Object>>) {
+        if let Some(notification) = notification(old, new) {
+            self.handle(Input::Object(notification));
+        }
+    }
+
+    /// The number of claims whose allocation a binding is about to write.
+    pub(super) fn allocations_in_flight(&self) -> usize {
+        self.scheduler().objects().list_pending().count()
     }
 
     /// One registration serves both handlers: first that of assigned pods, then that of the others.

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use supercargo_framework::binding::{BindOutcome, Certainty};
-use supercargo_framework::{Now, PodInfo, Status};
+use supercargo_framework::pod_claims::PodClaimSource;
+use supercargo_framework::{Now, PodInfo, Status, Uid};
 
 use super::api::{Change, Flavour, node_name};
 use super::model::World;
+use crate::tests::devices;
 use crate::tests::test_bed::failed;
 use crate::{Eviction, Input, PodRead};
 
@@ -82,6 +84,19 @@ pub(super) enum Step {
     Patch {
         carried_out: bool,
     },
+    /// Claims from which PostFilter takes the devices are written.
+    Write {
+        carried_out: bool,
+    },
+    /// The driver of a node has this many devices.
+    SetSlice {
+        node: usize,
+        devices: usize,
+    },
+    /// Somebody else takes the devices of a pod's claim away.
+    Deallocate {
+        which: usize,
+    },
     /// Victims of a preemption are deleted at once, terminate, or cannot be deleted.
     Evict {
         which: usize,
@@ -113,6 +128,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         1 => Just(Flavour::Releases),
         1 => Just(Flavour::Refuses),
         2 => Just(Flavour::Prepares),
+        4 => Just(Flavour::Claims),
     ];
     let bind = prop_oneof![
         4 => Just(Bind::Answered),
@@ -135,7 +151,10 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         10 => (pod, change).prop_map(|(which, change)| Step::Pod { which, change }),
         4 => (node.clone(), 1..7_usize, prop::bool::weighted(0.2))
             .prop_map(|(name, cpu, cordoned)| Step::SetNode { name, cpu, cordoned }),
-        1 => node.prop_map(Step::DeleteNode),
+        1 => node.clone().prop_map(Step::DeleteNode),
+        2 => (node, 0..4_usize).prop_map(|(node, devices)| Step::SetSlice { node, devices }),
+        1 => (0..5_usize).prop_map(|which| Step::Deallocate { which }),
+        2 => prop::bool::weighted(0.8).prop_map(|carried_out| Step::Write { carried_out }),
         12 => (1..4_usize).prop_map(Step::Deliver),
         1 => Just(Step::Relist),
         1 => any::<bool>().prop_map(|as_update| Step::TellAgain { as_update }),
@@ -173,6 +192,14 @@ impl World {
                     if carried_out {
                         self.api.patch(&patch);
                     }
+                }
+            }
+            Step::Write { carried_out } => self.answer_writes(carried_out),
+            Step::SetSlice { node, devices } => self.api.set_slice(node, devices),
+            Step::Deallocate { which } => {
+                let pods: Vec<_> = self.api.pods.values().cloned().collect();
+                if let Some(pod) = which.checked_rem(pods.len()).map(|which| &pods[which]) {
+                    self.api.deallocate(pod);
                 }
             }
             Step::Evict { which, how } => self.answer_eviction(which, how),
@@ -219,8 +246,10 @@ impl World {
             pods.push((self.pods.get(&name).cloned(), new));
         }
         for change in std::mem::take(&mut self.api.watch) {
-            if let Change::Node { old, new } = change {
-                nodes.push((old, new));
+            match change {
+                Change::Node { old, new } => nodes.push((old, new)),
+                Change::Object { old, new } => self.tell_object(old, new),
+                Change::Pod { .. } => {}
             }
         }
         for (old, new) in nodes {
@@ -311,8 +340,47 @@ impl World {
         let status = match how {
             1 => Status::error("it broke"),
             2 => Status::unschedulable("it will not do"),
-            _ => Status::success(),
+            _ => self.write_claim(&uid, how == 3),
         };
         self.handle(Input::PreBound { pod: uid, status: status.by("Gatekeeper") });
+    }
+
+    /// PreBind writes the allocation of a pod's claim. Its answer may be lost.
+    fn write_claim(&mut self, uid: &Uid, is_lost: bool) -> Status {
+        let Some(claim) = self.claim_of_binding(uid) else { return Status::success() };
+        let Some(pending) = self.scheduler().objects().pending(&claim).cloned() else {
+            return Status::success();
+        };
+        if !self.api.objects.contains_key(&pending.key) {
+            return Status::error("not found");
+        }
+        let written =
+            devices::written(&pending, self.api.next_version(), self.now.wall).expect("it is a claim");
+        self.api.set_object(written.clone());
+        if is_lost {
+            return Status::error("lost");
+        }
+        self.handle(Input::Written(Arc::new(written)));
+        Status::success()
+    }
+
+    /// The UID of the claim of a pod that is being bound.
+    fn claim_of_binding(&self, uid: &Uid) -> Option<Arc<str>> {
+        let binding = self.scheduler().bindings.get(uid)?;
+        match &binding.pod().spec.resource_claims().first()?.source {
+            PodClaimSource::Claim(name) => Some(Arc::clone(name)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn answer_writes(&mut self, carried_out: bool) {
+        for (claim, pod) in std::mem::take(&mut self.writes) {
+            let written = devices::replaced(claim, self.api.next_version());
+            if carried_out && self.api.objects.contains_key(&written.key) {
+                self.api.set_object(written.clone());
+                self.handle(Input::Written(Arc::new(written)));
+            }
+            self.handle(Input::WriteEnded { pod, retry: !carried_out });
+        }
     }
 }
