@@ -9,6 +9,7 @@ mod composite_groups;
 mod cycle;
 mod devices;
 mod diagnosis;
+mod drivers;
 mod dry_run;
 mod event_model;
 mod events;
