@@ -42,8 +42,10 @@
 //! A driver of devices ([`Options::devices`]) publishes a pool for each node with the annotation
 //! [`SIMULATE_DEVICES`], in slices of eight devices, and a DeviceClass with its name,
 //! [`DEVICE_DRIVER`]. It withdraws the devices that [`SIMULATE_LOST_DEVICES`] lists, and all of
-//! them without the first annotation. Not simulated: preparing devices on a node; the status of
-//! allocated devices; eviction by taints of devices.
+//! them without the first annotation. With [`SIMULATE_SPECIAL_DEVICES`], a node has another pool:
+//! parts of a chip, a shared device, a tainted one, and one with a binding condition. The driver
+//! reports the condition when the device is allocated. Not simulated: preparing devices on a node;
+//! eviction by taints of devices.
 
 mod affinity;
 mod claims;
@@ -68,7 +70,7 @@ use kubelets::Kubelets;
 use kubelets::heartbeat::Heartbeats;
 use workloads::Workloads;
 
-pub use driver::{DEVICE_DRIVER, SIMULATE_DEVICES, SIMULATE_LOST_DEVICES};
+pub use driver::{DEVICE_DRIVER, SIMULATE_DEVICES, SIMULATE_LOST_DEVICES, SIMULATE_SPECIAL_DEVICES};
 pub use kubelets::{SIMULATE, SIMULATE_AFTER, SIMULATE_EXIT_CODE};
 
 /// The parts to simulate.

@@ -67,6 +67,8 @@ pub struct InvariantChecker {
     gangs: gangs::Gangs,
     /// By whom and when the statuses of claims were last written, by path.
     claim_writes: BTreeMap<String, (Arc<str>, Duration)>,
+    /// When rules that taint devices were added, by name.
+    taint_rules: BTreeMap<String, Duration>,
     /// When nodes last changed.
     touched: BTreeMap<String, Duration>,
     /// Until when nothing is checked, because etcd was restored.
@@ -127,6 +129,7 @@ impl InvariantChecker {
             allocated: BTreeMap::new(),
             gangs: gangs::Gangs::default(),
             claim_writes: BTreeMap::new(),
+            taint_rules: BTreeMap::new(),
             touched: BTreeMap::new(),
             forgiven_until: Duration::ZERO,
             views_lag_until: Duration::ZERO,

@@ -467,7 +467,7 @@ impl Workload {
 
     /// The annotations of a node by which it has its devices.
     fn devices(&self, index: u64) -> Value {
-        devices::annotations(devices::of_node(index, self.nodes))
+        devices::annotations(index, self.nodes)
     }
 
     /// Adds a node with one enormous list.

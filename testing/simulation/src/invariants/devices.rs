@@ -1,4 +1,7 @@
-//! Devices: no two claims have one, and a pod that is bound has its claims.
+//! Devices: no two claims have one, nothing shared is overdrawn, taints are tolerated, and a pod
+//! that is bound has its claims with devices that are ready.
+
+mod ledger;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,6 +14,10 @@ use supercargo_apiserver::ApiServer;
 
 use super::{BoundPod, FORGIVEN, InvariantChecker, Sender};
 use crate::api::{RESOURCE_CLAIMS, ask, list, name, text, uid};
+use ledger::Ledger;
+
+const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
+const TAINT_RULES: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
 
 /// Whether a request is about the status of a claim for devices.
 pub(super) fn is_claim_status(path: &str) -> bool {
@@ -35,11 +42,37 @@ fn has_allocation(claim: &Value) -> bool {
     claim["status"]["allocation"].is_object()
 }
 
+/// What a claim has got.
+fn results(claim: &Value) -> impl Iterator<Item = &Value> {
+    claim["status"]["allocation"]["devices"]["results"].as_array().into_iter().flatten()
+}
+
+/// The driver, pool and name of an allocated device.
+fn id(result: &Value) -> [&str; 3] {
+    ["driver", "pool", "device"].map(|field| result[field].as_str().unwrap_or_default())
+}
+
+/// Whether no other claim may have the device.
+fn is_dedicated(result: &Value) -> bool {
+    result["adminAccess"] != true && result["shareID"].is_null()
+}
+
 /// The devices of a claim that no other claim may have.
 fn devices(claim: &Value) -> impl Iterator<Item = [&str; 3]> {
-    let results = claim["status"]["allocation"]["devices"]["results"].as_array().into_iter().flatten();
-    let own = results.filter(|result| result["adminAccess"] != true && result["shareID"].is_null());
-    own.map(|result| ["driver", "pool", "device"].map(|field| result[field].as_str().unwrap_or_default()))
+    results(claim).filter(|result| is_dedicated(result)).map(id)
+}
+
+/// Whether the driver of each device that must be prepared has done so.
+fn is_prepared(claim: &Value) -> bool {
+    let texts = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let reported = texts(&claim["status"]["devices"]);
+    results(claim).all(|result| {
+        let status = reported.iter().find(|status| id(status) == id(result));
+        let conditions = status.map(|status| texts(&status["conditions"])).unwrap_or_default();
+        let is_true =
+            |kind: &Value| conditions.iter().any(|it| it["type"] == *kind && it["status"] == "True");
+        texts(&result["bindingConditions"]).iter().all(is_true)
+    })
 }
 
 impl InvariantChecker {
@@ -48,10 +81,11 @@ impl InvariantChecker {
         has_allocation(&ask(server, Method::GET, path.trim_end_matches("/status"), None).await.1)
     }
 
-    /// No claim that has just got devices has one of another claim, as far as its scheduler could
-    /// know.
+    /// No claim that has just got devices has one of another claim, more than there is of what they
+    /// share, or a tainted device that it does not tolerate, as far as its scheduler could know.
     pub(super) async fn check_devices(checker: &Mutex<Self>, server: &ApiServer, from: &Sender, path: &str) {
         let claims = list(server, RESOURCE_CLAIMS).await;
+        let (slices, rules) = (list(server, SLICES).await, list(server, TAINT_RULES).await);
         let is_new = |claim: &&Value| path == format!("{RESOURCE_CLAIMS}/{}/status", name(claim));
         let Some(new) = claims.iter().find(is_new).filter(|claim| has_allocation(claim)) else { return };
         let mut checker = checker.lock();
@@ -62,15 +96,22 @@ impl InvariantChecker {
         }
         checker.trace.count("checks of devices", 1);
         let wanted: BTreeSet<[&str; 3]> = devices(new).collect();
-        let others =
-            claims.iter().filter(|other| uid(other) != uid(new) && checker.is_known(other, from, now));
-        let of_two = others.flat_map(|other| devices(other).map(move |device| (device, name(other))));
-        let found: Vec<String> = of_two
+        let others: Vec<&Value> = claims
+            .iter()
+            .filter(|other| uid(other) != uid(new) && checker.is_known(other, from, now))
+            .collect();
+        let of_two = others.iter().flat_map(|other| devices(other).map(move |device| (device, name(other))));
+        let mut found: Vec<String> = of_two
             .filter(|(device, _)| wanted.contains(device))
             .map(|(device, other)| {
                 format!("{}: claims {} and {other} have device {}", from.process, name(new), device.join("/"))
             })
             .collect();
+        let rules = rules.into_iter().filter(|rule| checker.is_rule_known(name(rule), now)).collect();
+        let ledger = Ledger::new(slices, rules);
+        let wrong = ledger.faults(new, &others);
+        checker.trace.count("checks of special devices", ledger.special(new));
+        found.extend(wrong.into_iter().map(|what| format!("{}: claim {} {what}", from.process, name(new))));
         found.into_iter().for_each(|what| checker.fail(what));
     }
 
@@ -83,6 +124,18 @@ impl InvariantChecker {
             true => *at + late <= now,
             false => *at + late < since,
         })
+    }
+
+    /// Somebody has added a rule that taints devices.
+    pub fn see_taint_rule(&mut self, rule: &str) {
+        let now = self.now();
+        self.taint_rules.insert(rule.to_owned(), now);
+    }
+
+    /// Whether a scheduler must know of a rule when it allocates devices that it writes now.
+    fn is_rule_known(&self, rule: &str, now: Duration) -> bool {
+        let is_old = self.taint_rules.get(rule).is_some_and(|at| *at + FORGIVEN < now);
+        is_old && now >= self.views_lag_until
     }
 
     /// The status of a claim has been written.
@@ -111,7 +164,14 @@ impl InvariantChecker {
             let mut checker = checker.lock();
             checker.trace.count("checks of claims of bound pods", 1);
             let is_its_own = has_allocation(&claim) && is_reserved_for(&claim, &pod.metadata.uid);
+            let is_prepared = is_prepared(&claim);
             let (pod, claim) = (&pod.metadata.name, text(&claim, "/metadata/name"));
+            if !is_prepared && !checker.is_forgiving() && !checker.may_be_outdated(claim, from) {
+                checker.fail(format!(
+                    "{}: pod {pod} is bound, and devices of claim {claim} are not ready",
+                    from.process
+                ));
+            }
             if !is_its_own && !checker.is_forgiving() && !checker.may_be_outdated(claim, from) {
                 checker
                     .fail(format!("{}: pod {pod} is bound, and claim {claim} is not its own", from.process));

@@ -1,6 +1,8 @@
 //! Devices: nodes that have some, pods with claims for them, and what happens to both.
 
-use supercargo_apiserver::sim::{DEVICE_DRIVER, SIMULATE_DEVICES, SIMULATE_LOST_DEVICES};
+use supercargo_apiserver::sim::{
+    DEVICE_DRIVER, SIMULATE_DEVICES, SIMULATE_LOST_DEVICES, SIMULATE_SPECIAL_DEVICES,
+};
 
 use super::*;
 use crate::api::RESOURCE_CLAIMS;
@@ -12,20 +14,38 @@ const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 const DEVICES: [u64; 8] = [2, 10, 0, 1, 2, 0, 0, 1];
 /// The devices of the tainted node: each of the pods that want one gets it.
 const DEVICES_OF_PROBES: u64 = 6;
-/// The templates of claims. The first needs any device.
-const CLAIM_TEMPLATES: [&str; 4] = ["one", "two", "many-or-one", "high"];
+/// The templates of claims. The first needs any device, and the last ones special devices.
+const CLAIM_TEMPLATES: [&str; 9] =
+    ["one", "two", "many-or-one", "high", "part", "parts", "shared", "worn", "slow"];
 
 /// What deletion of everything deletes of devices.
 pub(super) const PATHS: [&str; 2] = [TAINT_RULES, RESOURCE_CLAIMS];
 
 /// The number of devices of a node, of this many without that for probes.
-pub(super) fn of_node(node: u64, nodes: u64) -> u64 {
+fn of_node(node: u64, nodes: u64) -> u64 {
     if node < nodes { DEVICES[(node % DEVICES.len() as u64) as usize] } else { DEVICES_OF_PROBES }
 }
 
-/// The annotations by which a driver publishes this many devices.
-pub(super) fn annotations(count: u64) -> Value {
-    json!({ SIMULATE_DEVICES: count.to_string(), SIMULATE_LOST_DEVICES: "" })
+/// The annotations by which a driver publishes the devices of a node, of this many without that
+/// for probes. Every second node has special ones.
+pub(super) fn annotations(node: u64, nodes: u64) -> Value {
+    let special = if node < nodes && node % 2 == 1 { "ready" } else { "" };
+    json!({
+        SIMULATE_DEVICES: of_node(node, nodes).to_string(),
+        SIMULATE_LOST_DEVICES: "",
+        SIMULATE_SPECIAL_DEVICES: special,
+    })
+}
+
+/// A request for a device of which this holds.
+fn selected(attribute: &str, more: Value) -> Value {
+    let mut request = json!({ "deviceClassName": DEVICE_DRIVER, "count": 1 });
+    let expression = format!("device.attributes['{DEVICE_DRIVER}'].{attribute}");
+    request["selectors"] = json!([{ "cel": { "expression": expression } }]);
+    for (field, value) in more.as_object().into_iter().flatten() {
+        request[field] = value.clone();
+    }
+    json!({ "exactly": request })
 }
 
 /// The spec of the claims of a template.
@@ -39,13 +59,17 @@ fn claim(template: &str) -> Value {
             (many["name"], one["name"]) = ("many".into(), "one".into());
             json!({ "firstAvailable": [many, one] })
         }
-        _ => {
-            // Devices of the second slice.
-            let expression = format!("device.attributes['{DEVICE_DRIVER}'].index >= 8");
-            let mut high = any(1);
-            high["selectors"] = json!([{ "cel": { "expression": expression } }]);
-            json!({ "exactly": high })
+        // Devices of the second slice.
+        "high" => selected("index >= 8", json!({})),
+        "parts" => selected("?kind.orValue('') == 'part'", json!({ "count": 2 })),
+        "shared" => selected(
+            "?kind.orValue('') == 'shared'",
+            json!({ "capacity": { "requests": { "memory": "2Gi" } } }),
+        ),
+        "worn" => {
+            selected("?kind.orValue('') == 'worn'", json!({ "tolerations": [{ "operator": "Exists" }] }))
         }
+        kind => selected(&format!("?kind.orValue('') == '{kind}'"), json!({})),
     };
     request["name"] = "device".into();
     json!({ "devices": { "requests": [request] } })
@@ -76,7 +100,8 @@ impl Workload {
             6..9 => self.add_job_with_devices().await,
             9..12 => self.add_shared_claim().await,
             12 => self.add_allocated_claim().await,
-            13..16 => self.lose_devices().await,
+            13 | 14 => self.lose_devices().await,
+            15 => self.fail_devices().await,
             16 => self.stop_driver().await,
             17 => self.add_taint_rule().await,
             _ => self.return_devices().await,
@@ -171,13 +196,19 @@ impl Workload {
 
     async fn stop_driver(&mut self) {
         let node = self.random.u64(..self.nodes);
-        self.annotate(node, json!({ SIMULATE_DEVICES: "0" })).await;
+        self.annotate(node, json!({ SIMULATE_DEVICES: "0", SIMULATE_SPECIAL_DEVICES: "" })).await;
+    }
+
+    /// The driver of a node fails to prepare devices.
+    async fn fail_devices(&mut self) {
+        let node = self.random.u64(..self.nodes);
+        self.annotate(node, json!({ SIMULATE_SPECIAL_DEVICES: "failing" })).await;
     }
 
     /// The driver of a node runs, and publishes all of its devices.
     async fn return_devices(&mut self) {
         let node = self.random.u64(..self.nodes);
-        self.annotate(node, annotations(of_node(node, self.nodes))).await;
+        self.annotate(node, annotations(node, self.nodes)).await;
     }
 
     async fn annotate(&self, node: u64, annotations: Value) {
@@ -200,5 +231,6 @@ impl Workload {
             "spec": { "deviceSelector": selector, "taint": { "key": "example.com/broken", "effect": "NoSchedule" } },
         });
         self.add(TAINT_RULES, rule).await;
+        self.checker.lock().see_taint_rule(&name);
     }
 }

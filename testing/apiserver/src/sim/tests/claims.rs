@@ -1,7 +1,7 @@
 //! Resource claims and the slices of a simulated driver.
 
 use super::*;
-use crate::sim::{DEVICE_DRIVER, SIMULATE_DEVICES, SIMULATE_LOST_DEVICES};
+use crate::sim::{DEVICE_DRIVER, SIMULATE_DEVICES, SIMULATE_LOST_DEVICES, SIMULATE_SPECIAL_DEVICES};
 
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
 const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
@@ -236,4 +236,52 @@ async fn a_pod_starts_once_its_claims_are_reserved_for_it() {
     assert_eq!(waiting["status"]["phase"], "Pending", "the other claim has no device");
     world.allocate("shared", &created).await;
     world.until_phase("p", "Running").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn special_devices_have_a_pool_of_their_own() {
+    let world = World::new();
+    world.node("n0").await;
+    let annotate = |value: &str| json!({"metadata": {"annotations": {SIMULATE_SPECIAL_DEVICES: value}}});
+    world.patch(&format!("{NODES}/n0"), annotate("ready")).await;
+    world.until(SLICES, "n0-special-gpu.supercargo.dev-1", |_| true).await;
+    let slices = world.list(SLICES).await;
+    let [devices, counters] = &slices[..] else { panic!("{slices:?}") };
+    for slice in [devices, counters] {
+        let pool = json!({"name": "n0-special", "generation": 1, "resourceSliceCount": 2});
+        assert_eq!(slice["spec"]["pool"], pool);
+    }
+    assert_eq!(counters["spec"]["sharedCounters"][0]["counters"]["memory"]["value"], "40Gi");
+    let fields = ["consumesCounters", "allowMultipleAllocations", "taints", "bindingConditions"];
+    for field in fields {
+        let has_it = |device: &Value| device.get(field).is_some();
+        assert!(list(&devices["spec"], "devices").iter().any(has_it), "{field}");
+    }
+    world.patch(&format!("{NODES}/n0"), annotate("")).await;
+    world.until_gone(SLICES, "n0-special-gpu.supercargo.dev").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn devices_that_must_be_prepared_get_ready_or_fail() {
+    let world = World::new();
+    world.node("n0").await;
+    for (annotation, condition) in [("ready", "Ready"), ("failing", "Failed")] {
+        let annotations = json!({"metadata": {"annotations": {SIMULATE_SPECIAL_DEVICES: annotation}}});
+        world.patch(&format!("{NODES}/n0"), annotations).await;
+        let claim =
+            world.client.create(CLAIMS, &json!({"metadata": {"name": annotation}, "spec": spec()})).await;
+        let name = text(&claim["metadata"], "name");
+        let result = json!({
+            "request": "one", "driver": DEVICE_DRIVER, "pool": "n0-special", "device": "slow",
+            "bindingConditions": ["Ready"], "bindingFailureConditions": ["Failed"],
+        });
+        let status = json!({"allocation": {"devices": {"results": [result]}}});
+        world.patch(&format!("{CLAIMS}/{name}/status"), json!({"status": status})).await;
+        let reported = world.until(CLAIMS, name, |claim| !list(&claim["status"], "devices").is_empty()).await;
+        let reported = &reported["status"]["devices"][0];
+        assert_eq!(
+            (&reported["device"], &reported["conditions"][0]["type"]),
+            (&json!("slow"), &json!(condition))
+        );
+    }
 }
