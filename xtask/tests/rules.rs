@@ -12,7 +12,7 @@ use xtask::workspace::{Workspace, items, shipped_packages, text};
 
 /// The direct dependencies of the pure crates, tests excluded. A new line here is a decision.
 const PURE: &[(&str, &[&str])] = &[
-    ("supercargo-cel", &["regex"]),
+    ("supercargo-cel", &["regex", "smallvec"]),
     (
         "supercargo-devices",
         &["rustc-hash", "serde_json", "smallvec", "supercargo-cel", "supercargo-framework", "thiserror"],

@@ -42,6 +42,22 @@ const LIMITS: &[&str] = &[
     "list that contains itself",
 ];
 
+/// Whether a part of the answers is not compared, by design.
+pub fn is_left_out(question: &Question, answer: &Answer) -> bool {
+    let refuses = |refusals: &[&str], error: &str| refusals.iter().any(|text| error.contains(text));
+    match Program::compile(&question.expression) {
+        Ok(program) => question.devices.iter().any(|device| {
+            let answer = device.device(program.reads()).map(|device| program.matches_with_cost(&device).0);
+            let error = answer.map(|answer| answer.err().map(|error| error.to_string()));
+            error.unwrap_or_else(Some).is_some_and(|error| refuses(LIMITS, &error))
+        }),
+        Err(error) => {
+            let (ours, theirs) = (error.to_string(), &answer.compile_error);
+            refuses(UNSUPPORTED, &ours) || is_syntax(&ours) && is_syntax(theirs) && ours != *theirs
+        }
+    }
+}
+
 /// Compares the answers to a question.
 pub fn compare(question: &Question, answer: &Answer) -> Option<Difference> {
     let program = match Program::compile(&question.expression) {
