@@ -26,7 +26,7 @@ use supercargo_devices::{AllocateError, Allocation, Demand};
 use supercargo_framework::binding::{BindingContext, BoxFuture};
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::objects::{
-    ClaimRequest, Object, ObjectBody as _, RequestChoice, ResourceClaim, Typed, resources,
+    ClaimRequest, Object, ObjectBody as _, Objects, RequestChoice, ResourceClaim, Typed, resources,
 };
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PreBindPlugin, PreEnqueuePlugin, PreFilter,
@@ -168,6 +168,10 @@ impl Plugin for DynamicResources {
             .sign(&self)
             .caching(&self)
             .incremental(&self)
+    }
+
+    fn inconsistencies(&self, objects: &Objects) -> Vec<String> {
+        self.devices().inconsistencies(objects)
     }
 }
 

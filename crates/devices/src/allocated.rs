@@ -1,11 +1,13 @@
 //! Which devices are allocated.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use supercargo_cel::Quantity;
 use supercargo_framework::hash_seed::{HashSeed, SeededMap};
-use supercargo_framework::objects::{AllocationResult, DeviceId};
+use supercargo_framework::objects::{
+    AllocationResult, DeviceId, ObjectBody as _, Objects, ResourceClaim, resources,
+};
 
 /// A pool: its driver and its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,7 +29,7 @@ pub struct AllocatedState {
 pub(crate) type PoolUsage = SeededMap<Arc<str>, Usage>;
 
 /// How a device is used.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// The allocations that have it for themselves: one, unless something went wrong.
     dedicated: u32,
@@ -41,6 +43,17 @@ impl AllocatedState {
     /// Nothing is allocated.
     pub fn new(seed: HashSeed) -> Self {
         Self { pools: seed.map(), seed }
+    }
+
+    /// What all claims have, and what is pending.
+    pub fn of(objects: &Objects, is_sharing: bool) -> Self {
+        let mut allocated = Self::new(objects.hash_seed().clone());
+        let claims = objects.list(&resources::RESOURCE_CLAIM).chain(objects.list_pending());
+        let claims = claims.filter_map(|claim| ResourceClaim::of(&claim.body));
+        for allocation in claims.filter_map(|claim| claim.allocation.as_ref()) {
+            allocated.add(&allocation.results, is_sharing);
+        }
+        allocated
     }
 
     /// Adds the devices of an allocation. `is_sharing` is whether DRAConsumableCapacity is enabled:
@@ -94,6 +107,28 @@ impl AllocatedState {
     /// Whether any claim has the device.
     pub fn is_allocated(&self, device: &DeviceId) -> bool {
         self.usage(device).is_some()
+    }
+
+    /// The devices that are used otherwise than expected.
+    pub fn differences(&self, expected: &Self) -> Vec<String> {
+        let (found, expected) = (self.uses(), expected.uses());
+        let devices: BTreeSet<_> = found.keys().chain(expected.keys()).collect();
+        let is_different = |device: &&String| found.get(*device) != expected.get(*device);
+        let text = |device: &String| {
+            format!("device {device}: {:?}, expected {:?}", found.get(device), expected.get(device))
+        };
+        devices.into_iter().filter(is_different).map(text).collect()
+    }
+
+    /// How each device is used, by its name. A sum that is 0 may be kept or not.
+    fn uses(&self) -> BTreeMap<String, Usage> {
+        let devices = self.pools.iter().flat_map(|(pool, devices)| devices.iter().map(move |of| (pool, of)));
+        let named = devices.map(|(PoolId { driver, name }, (device, usage))| {
+            let mut usage = usage.clone();
+            usage.consumed.retain(|_, sum| *sum != 0);
+            (format!("{driver}/{name}/{device}"), usage)
+        });
+        named.collect()
     }
 
     fn usage(&self, device: &DeviceId) -> Option<&Usage> {
@@ -156,6 +191,25 @@ mod tests {
         assert_eq!(consumed(&state, &shares[0]), 1_000_000_000);
         state.remove(&shares[1..], true);
         assert!(state.pools.is_empty(), "nothing is left behind");
+    }
+
+    #[test]
+    fn devices_that_are_used_otherwise_differ() {
+        let state = |results: &[AllocationResult]| {
+            let mut state = AllocatedState::new(HashSeed::new(1));
+            state.add(results, true);
+            state
+        };
+        let [one, other] = ["1", "2"].map(|share| result("a", Some(share), false, share));
+        let nothing = AllocationResult { consumed: Box::default(), ..one.clone() };
+        let mut followed = state(&[one.clone(), nothing.clone()]);
+        followed.remove(std::slice::from_ref(&one), true);
+        assert_eq!(followed.differences(&state(&[nothing])), [""; 0], "a sum of 0 is none");
+        let other = state(&[other]);
+        assert_eq!(state(std::slice::from_ref(&one)).differences(&other).len(), 1, "another amount");
+        let expected = "device d/p/b: None, expected Some(Usage { dedicated: 1, shares: 0, consumed: {} })";
+        let more = state(&[one.clone(), result("b", None, false, "1")]);
+        assert_eq!(state(&[one]).differences(&more), [expected]);
     }
 
     #[test]

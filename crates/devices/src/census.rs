@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use supercargo_framework::objects::{
-    Device, DeviceClass, DeviceId, DevicePlace, ObjectBody as _, Objects, ResourceClaim, resources,
+    Device, DeviceClass, DeviceId, DevicePlace, ObjectBody as _, Objects, resources,
 };
 use supercargo_framework::{Feature as Gate, Features as Gates};
 
@@ -57,7 +57,7 @@ pub fn census(objects: &Objects, gates: &Gates, node: Option<&str>) -> Census {
 
 fn census_within(budget: &mut Budget, objects: &Objects, gates: &Gates, node: Option<&str>) -> Census {
     let features = Features::of(gates);
-    let (inventory, allocated) = (inventory(objects, gates), allocated(objects));
+    let (inventory, allocated) = (inventory(objects, gates), AllocatedState::of(objects, false));
     let mut matches = Matches::new(objects.hash_seed());
     let classes = classes(objects, features, &mut matches);
     let mut census = Census::default();
@@ -100,17 +100,6 @@ fn inventory(objects: &Objects, gates: &Gates) -> Inventory {
     inventory
 }
 
-/// The devices of claims, also of those whose pods are in binding.
-fn allocated(objects: &Objects) -> AllocatedState {
-    let mut allocated = AllocatedState::new(objects.hash_seed().clone());
-    let claims = objects.list(&resources::RESOURCE_CLAIM).chain(objects.list_pending());
-    let claims = claims.filter_map(|claim| ResourceClaim::of(&claim.body));
-    for allocation in claims.filter_map(|claim| claim.allocation.as_ref()) {
-        allocated.add(&allocation.results, false);
-    }
-    allocated
-}
-
 fn classes(objects: &Objects, features: Features, matches: &mut Matches) -> Vec<(Arc<str>, Arc<Selectors>)> {
     let mut compiled = |class: &DeviceClass| {
         let expressions = class.selectors.iter().flatten().cloned().collect();
@@ -144,8 +133,8 @@ fn id_of(slice: &Slice, device: &Device) -> DeviceId {
 mod tests {
     use supercargo_framework::TaintEffect;
     use supercargo_framework::objects::{
-        AllocationResult, Body, ClaimAllocation, DeviceTaint, DeviceTaintRule, Object, ResourceSlice,
-        TaintRuleSelector,
+        AllocationResult, Body, ClaimAllocation, DeviceTaint, DeviceTaintRule, Object, ResourceClaim,
+        ResourceSlice, TaintRuleSelector,
     };
     use supercargo_framework::testing::{object, objects};
 

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use crate::caching::{Caching, IncrementalPlugin};
 use crate::context::Context;
 pub use crate::node_statuses::NodeStatuses;
+use crate::objects::Objects;
 use crate::pod::PodInfo;
 use crate::signature::{Signer, Unsignable};
 use crate::text::Text;
@@ -72,6 +73,12 @@ pub trait Plugin: Send + Sync + 'static {
     /// The kinds that the plugin reads, apart from pods, nodes, and the kinds of its registered
     /// events. Only kinds that an enabled plugin names are watched.
     fn reads(&self) -> Vec<Text> {
+        Vec::new()
+    }
+
+    /// How what the plugin keeps between cycles differs from the objects that it is derived from;
+    /// empty unless there is a bug. For tests: it may take long, and must not change the plugin.
+    fn inconsistencies(&self, _objects: &Objects) -> Vec<String> {
         Vec::new()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use supercargo_framework::caching::{Caching, IncrementalPlugin, Uncached};
 use supercargo_framework::event::{EventRegistration, EventResource};
-use supercargo_framework::objects::resources;
+use supercargo_framework::objects::{Objects, resources};
 use supercargo_framework::plugin::{
     BindPlugin, EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PermitPlugin,
     PlacementGeneratePlugin, PlacementScorePlugin, PodGroupPostFilterPlugin, PostBindPlugin,
@@ -207,8 +207,8 @@ pub struct Profile {
     pub events: Vec<(Text, Vec<EventRegistration>)>,
     /// The kinds of registered events, without pods and nodes.
     registered_kinds: BTreeSet<Text>,
-    /// The kinds that plugins read.
-    read: BTreeSet<Text>,
+    /// Every plugin of the profile once.
+    plugins: Vec<Arc<dyn Plugin>>,
     /// The plugins that take part in the choice of a node, in order; `None` if one of them does not
     /// sign pods.
     pub table_plugins: Option<Vec<TablePlugin>>,
@@ -298,7 +298,7 @@ impl Profile {
                 .collect(),
             post_bind: at_point!(name, lists.post_bind, post_bind, "postBind")?,
             registered_kinds: events.iter().flat_map(|(_, events)| kinds_of(events)).collect(),
-            read: every.iter().flat_map(|plugin| plugin.reads()).collect(),
+            plugins: every,
             events,
             table_plugins: lists.table_plugins(),
         })
@@ -537,7 +537,16 @@ impl Profiles {
 
     /// The kinds that plugins read, without pods and nodes.
     pub fn read(&self) -> BTreeSet<Text> {
-        self.iter().flat_map(|profile| &profile.read).cloned().collect()
+        self.iter().flat_map(|profile| &profile.plugins).flat_map(|plugin| plugin.reads()).collect()
+    }
+
+    /// How what plugins keep between cycles differs from the objects.
+    pub fn inconsistencies(&self, objects: &Objects) -> Vec<String> {
+        let of_plugin = |plugin: &Arc<dyn Plugin>| {
+            let (name, found) = (plugin.name(), plugin.inconsistencies(objects));
+            found.into_iter().map(move |what| format!("{name}: {what}"))
+        };
+        self.all().flat_map(|profile| &profile.plugins).flat_map(of_plugin).collect()
     }
 
     /// The plugin that orders the active queue; configuration ensures that all profiles have the

@@ -14,6 +14,7 @@ impl Scheduler {
     pub fn inconsistencies(&self) -> Vec<String> {
         let mut found = self.cache.differences();
         found.extend(self.queue.inconsistencies());
+        found.extend(self.profiles.inconsistencies(&self.objects));
         found.extend(self.pending.values().filter_map(|pod| self.misplaced(pod)));
         found.extend(self.unknown_pods());
         let pending = self.objects.list_pending().filter(|claim| !self.is_being_bound(claim));

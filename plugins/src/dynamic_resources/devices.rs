@@ -8,7 +8,8 @@ use supercargo_devices::{
     Matches, Reach,
 };
 use supercargo_framework::objects::{
-    AllocationResult, DeviceClass, Object, ObjectBody as _, Objects, ResourceClaim, Revision, resources,
+    AllocationResult, DeviceClass, DeviceId, Object, ObjectBody as _, Objects, ResourceClaim, Revision,
+    resources,
 };
 use supercargo_framework::{Context, NodeRecord, Text};
 
@@ -50,15 +51,21 @@ pub(super) struct Position {
 pub(crate) struct Followed {
     inventory: Inventory,
     matches: Matches,
+    taken: Taken,
+    until: Until,
+    touched: Touched,
+    /// How many claims were deleted since selectors were forgotten.
+    deleted: usize,
+}
+
+/// The devices of claims.
+#[derive(Clone, Debug)]
+struct Taken {
     allocated: AllocatedState,
     /// What `allocated` has of claims, by key, and of pending allocations by the UID of their
     /// claim. Not the claims: it may be long until it catches up, and then they are gone.
     claims: BTreeMap<Arc<str>, Results>,
     pending: BTreeMap<Arc<str>, Results>,
-    until: Until,
-    touched: Touched,
-    /// How many claims were deleted since selectors were forgotten.
-    deleted: usize,
 }
 
 type Results = Box<[AllocationResult]>;
@@ -130,7 +137,7 @@ impl Devices {
     /// How many devices of a class a node has in use, and in all.
     pub(crate) fn count(&mut self, counter: &ClassCounter, node: &NodeRecord) -> Option<(i64, i64)> {
         let followed = self.followed.as_mut()?;
-        let cluster = Cluster { inventory: &followed.inventory, allocated: &followed.allocated };
+        let cluster = Cluster { inventory: &followed.inventory, allocated: &followed.taken.allocated };
         counter.count(cluster, node, &mut followed.matches)
     }
 
@@ -148,6 +155,17 @@ impl Devices {
         Some(followed.touched.since(position.number))
     }
 
+    /// How the devices that are taken differ from a sum over all claims. What was followed may lag
+    /// behind, so a copy catches up: the check leaves the next cycle its work. What is too far
+    /// behind is not compared, because the next cycle begins from scratch.
+    pub(super) fn inconsistencies(&self, objects: &Objects) -> Vec<String> {
+        let followed = self.followed.as_ref().filter(|followed| followed.can_follow(objects));
+        let Some(Followed { taken, until, .. }) = followed else { return Vec::new() };
+        let (mut taken, is_sharing) = (taken.clone(), self.features.consumable_capacity);
+        taken.follow(objects, until, is_sharing);
+        taken.allocated.differences(&AllocatedState::of(objects, is_sharing))
+    }
+
     /// The devices for the claims on a node.
     pub(super) fn allocate(
         &mut self,
@@ -158,7 +176,7 @@ impl Devices {
         let Some(followed) = &mut self.followed else {
             return Err(AllocateError::Aborted("the devices were forgotten after a panic".into()));
         };
-        let cluster = Cluster { inventory: &followed.inventory, allocated: &followed.allocated };
+        let cluster = Cluster { inventory: &followed.inventory, allocated: &followed.taken.allocated };
         demand.allocate(cluster, node, &mut followed.matches, &mut self.budget, interrupt)
     }
 }
@@ -166,12 +184,11 @@ impl Devices {
 impl Followed {
     fn new(objects: &Objects, before: Option<Matches>) -> Self {
         let seed = objects.hash_seed();
+        let allocated = AllocatedState::new(seed.clone());
         Self {
             inventory: Inventory::new(seed.clone()),
             matches: before.map_or_else(|| Matches::new(seed), |before| Matches::after(&before, seed)),
-            allocated: AllocatedState::new(seed.clone()),
-            claims: BTreeMap::new(),
-            pending: BTreeMap::new(),
+            taken: Taken { allocated, claims: BTreeMap::new(), pending: BTreeMap::new() },
             until: Until::default(),
             touched: Touched::default(),
             deleted: 0,
@@ -213,35 +230,43 @@ impl Followed {
             }
             self.touched.add(self.inventory.reach_of_slice(key, features));
         }
-        for key in changes(&resources::RESOURCE_CLAIM, &mut self.until.claims) {
-            let claim = objects.get(&resources::RESOURCE_CLAIM, key);
-            self.deleted += usize::from(claim.is_none());
-            let after = claim.map_or(&[][..], |claim| results(claim));
-            let before = replace(&mut self.claims, key, after);
-            self.recount(&before, after, features);
+        let (deleted, changed) = self.taken.follow(objects, &self.until, features.consumable_capacity);
+        self.deleted += deleted;
+        for device in &changed {
+            self.touched.add(self.inventory.reach_of_device(device, features));
         }
+        self.until.claims = objects.revision(&resources::RESOURCE_CLAIM);
+        self.until.pending = Some(objects.pending_revision());
         if self.deleted >= CLAIMS_BETWEEN_SWEEPS {
             self.deleted = 0;
             self.matches.forget_unused();
         }
-        for uid in objects.pending_since(self.until.pending.as_ref()).unwrap_or_default() {
-            let after = objects.pending(uid).map_or(&[][..], |claim| results(claim));
-            let before = replace(&mut self.pending, uid, after);
-            self.recount(&before, after, features);
-        }
-        self.until.pending = Some(objects.pending_revision());
     }
+}
 
-    /// Counts the devices of a claim, and no longer those that it had.
-    fn recount(&mut self, before: &[AllocationResult], after: &[AllocationResult], features: Features) {
-        if before == after {
-            return;
+impl Taken {
+    /// Catches up with claims. Returns how many were deleted, and the devices of those that changed.
+    fn follow(&mut self, objects: &Objects, until: &Until, is_sharing: bool) -> (usize, Vec<DeviceId>) {
+        let (mut deleted, mut changed) = (0, Vec::new());
+        let mut recount = |before: &[AllocationResult], after: &[AllocationResult]| {
+            if before != after {
+                self.allocated.remove(before, is_sharing);
+                self.allocated.add(after, is_sharing);
+                changed.extend(before.iter().chain(after).map(|result| result.device.clone()));
+            }
+        };
+        let keys = objects.changes_since(&resources::RESOURCE_CLAIM, until.claims.as_ref());
+        for key in keys.unwrap_or_default() {
+            let claim = objects.get(&resources::RESOURCE_CLAIM, key);
+            deleted += usize::from(claim.is_none());
+            let after = results(claim);
+            recount(&replace(&mut self.claims, key, after), after);
         }
-        self.allocated.remove(before, features.consumable_capacity);
-        self.allocated.add(after, features.consumable_capacity);
-        for result in before.iter().chain(after) {
-            self.touched.add(self.inventory.reach_of_device(&result.device, features));
+        for uid in objects.pending_since(until.pending.as_ref()).unwrap_or_default() {
+            let after = results(objects.pending(uid));
+            recount(&replace(&mut self.pending, uid, after), after);
         }
+        (deleted, changed)
     }
 }
 
@@ -252,8 +277,9 @@ fn replace(kept: &mut BTreeMap<Arc<str>, Results>, key: &Arc<str>, results: &[Al
     before.unwrap_or_default()
 }
 
-fn results(claim: &Object) -> &[AllocationResult] {
-    let allocation = ResourceClaim::of(&claim.body).and_then(|claim| claim.allocation.as_ref());
+fn results(claim: Option<&Arc<Object>>) -> &[AllocationResult] {
+    let claim = claim.and_then(|claim| ResourceClaim::of(&claim.body));
+    let allocation = claim.and_then(|claim| claim.allocation.as_ref());
     allocation.map_or(&[], |allocation| &allocation.results)
 }
 
@@ -301,5 +327,36 @@ impl Touched {
             nodes.dedup();
             Reach::Nodes(nodes.into())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use supercargo_framework::objects::{Body, ClaimAllocation};
+    use supercargo_framework::testing::object;
+    use supercargo_framework::{Nodes, Now};
+
+    use super::*;
+
+    #[test]
+    fn devices_that_are_leaked_or_missed_are_inconsistent() {
+        let mut objects = Objects::default();
+        let device = DeviceId { driver: "d".into(), pool: "p".into(), device: "a".into() };
+        let results: Results = [AllocationResult { device, ..AllocationResult::default() }].into();
+        let allocation = Some(ClaimAllocation { results: results.clone(), ..ClaimAllocation::default() });
+        let claim = ResourceClaim { allocation, ..ResourceClaim::default() };
+        objects.insert(object(&resources::RESOURCE_CLAIM, "default/c", Body::ResourceClaim(claim)).into());
+        let mut devices = Devices::new(Features::default(), true);
+        devices.follow(&Context::new(&Nodes::default(), &objects, &[], Now::default()));
+        assert_eq!(devices.inconsistencies(&objects), [""; 0]);
+
+        devices.followed.as_mut().unwrap().taken.allocated.remove(&results, true);
+        assert!(devices.inconsistencies(&objects)[0].starts_with("device d/p/a: None, expected Some"));
+        devices.followed.as_mut().unwrap().taken.allocated.add(&results, true);
+        assert_eq!(devices.inconsistencies(&objects), [""; 0]);
+
+        devices.followed.as_mut().unwrap().taken.claims.clear();
+        objects.remove(&resources::RESOURCE_CLAIM, "default/c");
+        assert!(devices.inconsistencies(&objects)[0].ends_with("expected None"), "it was not given back");
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use supercargo_framework::binding::{BindingContext, BoxFuture};
 use supercargo_framework::event::EventRegistration;
+use supercargo_framework::objects::Objects;
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, FilterPlugin, NodeStatuses, Nomination, Permit, PermitPlugin,
     PostBindPlugin, PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin, PreFilter, PreFilterExtensions,
@@ -49,6 +50,7 @@ fake! {
     permit: (&Context<'_>, &PodInfo) -> Permit,
     pre_flight: (&PodInfo) -> PreFlight,
     post_bind: (&PodInfo),
+    inconsistencies: () -> Vec<String>,
 }
 
 impl Fake {
@@ -123,6 +125,10 @@ impl Plugin for Fake {
             points = points.post_bind(&self);
         }
         points
+    }
+
+    fn inconsistencies(&self, _: &Objects) -> Vec<String> {
+        self.inconsistencies.as_ref().map_or_else(Vec::new, |answer| answer())
     }
 }
 

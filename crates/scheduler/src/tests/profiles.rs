@@ -60,6 +60,15 @@ fn invalid_profiles_are_rejected() {
 }
 
 #[test]
+fn inconsistencies_of_plugins_are_those_of_the_scheduler() {
+    let leaky = Fake::new("Leaky").less(|_, _| false).inconsistencies(|| vec!["one leaks".to_owned()]);
+    let mut lists = plugins(Vec::new());
+    lists.queue_sort = vec![leaky.build()];
+    let scheduler = Scheduler::new(options(lists)).unwrap();
+    assert_eq!(scheduler.inconsistencies(), ["Leaky: one leaks"]);
+}
+
+#[test]
 fn pods_use_their_own_profile_and_others_are_ignored() {
     let refuser: Arc<dyn Plugin> =
         Fake::new("Refuser").filter(|_, _, _| Status::unschedulable("not here")).build();

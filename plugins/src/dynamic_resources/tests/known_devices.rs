@@ -114,6 +114,7 @@ proptest! {
         let (mut following, node) = (new(), node("n").build());
         for (version, change) in changes.iter().enumerate() {
             apply(&mut objects, change, version as u64 + 1);
+            prop_assert_eq!(following.inconsistencies(&objects), Vec::<String>::new());
             prop_assert_eq!(free(&mut following, &objects, &node), free(&mut new(), &objects, &node));
         }
     }
