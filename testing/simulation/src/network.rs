@@ -346,7 +346,7 @@ impl Network {
             while let Some((at, frame)) = due.recv().await {
                 sleep_until(at).await;
                 let frame = match self.cross(&from, Direction::Down, epoch).await {
-                    Some(()) => frame.map_err(io::Error::other).map(|frame| self.with_shared_uid(frame)),
+                    Some(()) => frame.map_err(io::Error::other).map(|frame| self.spoil_frame(frame)),
                     None => Err(io::ErrorKind::ConnectionReset.into()),
                 };
                 if self.is_sabotaged(&frame) {
@@ -405,10 +405,19 @@ impl Network {
         }
     }
 
-    /// The frame, with the UID of another pod if that is the sabotage.
+    /// A part of a response as the sabotage has it.
+    fn spoil_frame(&self, frame: Frame) -> Frame {
+        match self.sabotage {
+            Some(Sabotage::SharedUid) => self.with_shared_uid(frame),
+            Some(Sabotage::HiddenTaints) => without_field_of_devices(frame, "taints"),
+            Some(Sabotage::HiddenCounters) => without_field_of_devices(frame, "consumesCounters"),
+            _ => frame,
+        }
+    }
+
+    /// The frame, with the UID of another pod.
     fn with_shared_uid(&self, frame: Frame) -> Frame {
-        let is_sabotaged = self.sabotage == Some(Sabotage::SharedUid);
-        let Some(event) = frame.data_ref().filter(|_| is_sabotaged) else { return frame };
+        let Some(event) = frame.data_ref() else { return frame };
         // Pods of users: they have no owner.
         let mut places = (0..event.len().saturating_sub(UID)).filter(|at| is_uid(&event[*at..][..UID]));
         let (Some(at), None) = (places.next(), places.next()) else { return frame };
@@ -488,6 +497,15 @@ fn is_uid(text: &[u8]) -> bool {
         8 | 13 | 18 | 23 => *byte == b'-',
         _ => byte.is_ascii_hexdigit(),
     })
+}
+
+/// ResourceSlices in which a field has a name that nobody knows; other frames as they are.
+fn without_field_of_devices(frame: Frame, field: &str) -> Frame {
+    let text = frame.data_ref().and_then(|data| std::str::from_utf8(data).ok());
+    match text.filter(|text| text.contains(r#""kind":"ResourceSlice"#)) {
+        Some(text) => Frame::data(text.replace(&format!("\"{field}\":"), r#""hidden":"#).into()),
+        None => frame,
+    }
 }
 
 /// Whether the query of a request has this part.

@@ -58,6 +58,10 @@ pub enum Sabotage {
     LostDeletion,
     /// Watches skip the deletions at the end of a run, so that processes keep what is gone.
     Leak,
+    /// Lists and watches show devices without their taints.
+    HiddenTaints,
+    /// Lists and watches show devices as if they consumed no counters.
+    HiddenCounters,
     /// Watches give two pods one UID, so that a scheduler confuses them.
     SharedUid,
     /// A plugin rejects pods, and its hint never queues them again.
@@ -114,6 +118,8 @@ impl Sabotage {
             Self::SlowTask => "tasks of a slice took",
             Self::Panic => "the scheduler panicked",
             Self::Leak => "queued pods, 0 expected",
+            Self::HiddenTaints => "does not tolerate the taint",
+            Self::HiddenCounters => "overdraws chip/",
             Self::SharedUid => "in an attempt",
             Self::KeptRejections => "a new scheduler binds it",
             Self::KeptPods => "deleted pods, 0 expected",
