@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use supercargo_config::feature_gates::FeatureGates;
@@ -11,7 +11,7 @@ use supercargo_config::{Catalog, Config};
 use supercargo_controlplane::{Assets, Program, assets_or_skip};
 use supercargo_framework::features::{Feature, Gate, Stage, Version};
 
-use super::HEAD;
+use super::{HEAD, file, refused};
 
 /// Files, each with its special feature.
 const FILES: &[(&str, &str)] = &[
@@ -92,23 +92,43 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The configuration that kube-scheduler writes for this file.
-fn written_by_upstream(program: &Path, folder: &Path, text: &str) -> String {
-    let at = |name: &str| folder.join(name);
-    fs::write(at("config.yaml"), format!("{HEAD}{text}")).unwrap();
-    // It exits before it sends a request.
-    let output = Command::new(program)
-        .arg(format!("--config={}", at("config.yaml").display()))
-        .arg(format!("--write-config-to={}", at("written.yaml").display()))
-        .args(["--master=http://127.0.0.1:1", "--secure-port=0"])
+/// Invalid arguments of DynamicResources, and the gates with which they are.
+const INVALID: &[(&str, &str)] = &[
+    ("filterTimeout: -1s", ""),
+    ("bindingTimeout: 999ms", ""),
+    ("filterTimeout: 10s", "DRASchedulerFilterTimeout=false"),
+];
+
+/// Makes kube-scheduler read a file and write the configuration. It exits before it sends a
+/// request.
+fn run_upstream(program: &Path, config: &Path, gates: &str) -> Output {
+    Command::new(program)
+        .arg(format!("--config={}", config.display()))
+        .arg(format!("--write-config-to={}", config.with_file_name("written.yaml").display()))
+        .args(["--master=http://127.0.0.1:1", "--secure-port=0", &format!("--feature-gates={gates}")])
         .stdin(Stdio::null())
         .output()
-        .unwrap();
+        .unwrap()
+}
+
+/// The configuration that kube-scheduler writes for this file.
+fn written_by_upstream(program: &Path, folder: &Path, text: &str) -> String {
+    let output = run_upstream(program, &file(folder, text), "");
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
-    let written =
-        fs::read_to_string(at("written.yaml")).unwrap_or_else(|error| panic!("{error}: {reported}"));
-    fs::remove_file(at("written.yaml")).unwrap();
-    written
+    let written = folder.join("written.yaml");
+    let text = fs::read_to_string(&written).unwrap_or_else(|error| panic!("{error}: {reported}"));
+    fs::remove_file(written).unwrap();
+    text
+}
+
+/// The field that kube-scheduler refuses, and why, without the field's value.
+fn refused_by_upstream(program: &Path, config: &Path, gates: &str) -> String {
+    let output = run_upstream(program, config, gates);
+    assert!(!output.status.success(), "{output:?}");
+    let reported = String::from_utf8(output.stderr).unwrap();
+    let said = reported.trim_end().rsplit_once("err=\"").and_then(|(_, said)| said.strip_suffix('"'));
+    let (field, why) = said.and_then(|said| said.split_once(": ")).unwrap_or_else(|| panic!("{reported}"));
+    format!("{field}: {}", why.rsplit(": ").next().unwrap())
 }
 
 fn parsed(text: &str) -> Config {
@@ -223,5 +243,20 @@ fn written_config_equals_kube_scheduler_except_on_purpose() {
             config.profiles.iter().map(|profile| format!("{:#?}", profile.plugins)).collect()
         };
         assert_eq!(plugins(&again), plugins(&config), "{name}: kube-scheduler's file read here");
+    }
+}
+
+#[test]
+fn invalid_arguments_of_devices_are_refused_in_kube_schedulers_words() {
+    let Some(program) = kube_scheduler() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for (args, gates) in INVALID {
+        let text = format!("profiles:\n- pluginConfig: [{{name: DynamicResources, args: {{{args}}}}}]\n");
+        let path = file(folder.path(), &text);
+        let upstream = refused_by_upstream(&program, &path, gates);
+        let gates = format!("--feature-gates={gates}");
+        let (_, ours) = refused(&["config", "validate", path.to_str().unwrap(), &gates]);
+        assert!(ours.ends_with(&format!(": {upstream}\n")), "{args}: {upstream:?}, here {ours:?}");
+        assert_eq!(ours.lines().count(), 1, "{args}: {ours}");
     }
 }
