@@ -94,6 +94,12 @@ pub(super) fn differences(scenario: &str, upstream: &Seen, ours: &Seen) -> Vec<D
             show_disruption(upstream),
             show_disruption(ours),
         );
+        compare(
+            "extendedResourceClaimStatus",
+            upstream.extended_resource_claim_status == ours.extended_resource_claim_status,
+            show_extended_claim(upstream),
+            show_extended_claim(ours),
+        );
         compare("events", upstream.events == ours.events, show_events(upstream), show_events(ours));
     }
     for claim in names(&upstream.claims, &ours.claims) {
@@ -141,6 +147,10 @@ fn show_condition(pod: &PodSeen) -> String {
 fn show_disruption(pod: &PodSeen) -> String {
     let terminating = if pod.terminating { "terminating, " } else { "" };
     format!("{terminating}{}", show(pod.disruption.as_ref()))
+}
+
+fn show_extended_claim(pod: &PodSeen) -> String {
+    pod.extended_resource_claim_status.as_ref().map_or_else(none, Value::to_string)
 }
 
 fn show(condition: Option<&Condition>) -> String {
@@ -318,12 +328,13 @@ mod tests {
             nominated_node_name: Some("a".to_owned()),
             generation: 2,
             condition: Some(Condition::default()),
+            extended_resource_claim_status: Some(json!({"resourceClaimName": "c"})),
             events: vec![Event::default()],
             ..PodSeen::default()
         };
         assert_eq!(
             fields(PodSeen::default(), ours),
-            ["nominatedNodeName", "generation", "condition", "events"]
+            ["nominatedNodeName", "generation", "condition", "extendedResourceClaimStatus", "events"]
         );
     }
 

@@ -38,6 +38,9 @@ pub(super) struct PodSeen {
     /// Whether it is terminating.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) terminating: bool,
+    /// Which requests of its claim for extended resources are for which containers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) extended_resource_claim_status: Option<Value>,
     /// In the order of time.
     pub(super) events: Vec<Event>,
 }
@@ -161,6 +164,7 @@ pub(super) fn pod(cluster: &dyn Cluster, side: SchedulerKind, name: &str, uid: &
         condition: condition(&pod, side, "PodScheduled"),
         disruption: condition(&pod, side, "DisruptionTarget"),
         terminating: pod.pointer("/metadata/deletionTimestamp").is_some(),
+        extended_resource_claim_status: extended_resource_claim_status(&pod, name),
         events: events
             .into_iter()
             .map(|seen| event(seen, side, name, node.as_deref()))
@@ -184,6 +188,16 @@ fn condition(pod: &Value, side: SchedulerKind, kind: &str) -> Option<Condition> 
         message: some_text(condition, "/message").map(|message| side.with_profiles(&message)),
         observed_generation: condition.get("observedGeneration").and_then(Value::as_i64),
     })
+}
+
+/// The suffix of the claim's name is random.
+fn extended_resource_claim_status(pod: &Value, name: &str) -> Option<Value> {
+    let mut status = pod.pointer("/status/extendedResourceClaimStatus")?.clone();
+    let start = format!("{name}-extended-resources-");
+    if text(&status, "/resourceClaimName").starts_with(&start) {
+        status["resourceClaimName"] = format!("{start}{{random}}").into();
+    }
+    Some(status)
 }
 
 fn event(event: &Value, side: SchedulerKind, pod: &str, node: Option<&str>) -> Result<Event> {
