@@ -9,6 +9,7 @@ mod capacity;
 mod capture;
 mod changes;
 mod check;
+mod claim_races;
 mod demo;
 mod endpoints;
 mod events;

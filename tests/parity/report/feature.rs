@@ -130,7 +130,11 @@ pub(super) const FEATURES: &[Feature] = &[
             "device-selectors",
             "extended-resources",
         ],
-        tests: &["crates/devices/tests/upstream.rs", "crates/cel/tests/upstream.rs"],
+        tests: &[
+            "crates/devices/tests/upstream.rs",
+            "crates/cel/tests/upstream.rs",
+            "tests/e2e/claim_races.rs",
+        ],
         sections: &["Device selectors", "Device allocator"],
         words: &["DynamicResources"],
     },
