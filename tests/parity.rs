@@ -6,6 +6,7 @@ mod alterations;
 mod claims;
 mod cluster;
 mod compare;
+mod devices;
 mod expected;
 mod files;
 mod flush;

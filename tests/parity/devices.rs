@@ -1,0 +1,35 @@
+//! Checks `devices.txt`: something shows each behaviour of dynamic resource allocation.
+
+use std::fs;
+use std::path::Path;
+
+use super::files::folder;
+
+/// The number of behaviours.
+const BEHAVIOURS: usize = 100;
+
+#[test]
+fn every_behaviour_of_devices_is_shown() {
+    let text = include_str!("devices.txt");
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(lines.len(), BEHAVIOURS);
+    for (number, line) in (1..).zip(lines) {
+        let (behaviour, shown) = line.split_once(": ").unwrap();
+        assert!(behaviour.starts_with(&format!("{number} ")), "{line} is not number {number}");
+        for name in shown.split(' ') {
+            assert!(exists(name), "{behaviour}: there is no {name}");
+        }
+    }
+}
+
+fn exists(name: &str) -> bool {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if let Some((file, name)) = name.split_once("::") {
+        return fs::read_to_string(root.join(file)).is_ok_and(|text| text.contains(name));
+    }
+    let (scenarios, name) = match name.strip_prefix("oracle/") {
+        Some(name) => (root.join("tests").join("oracle").join("scenarios"), name),
+        None => (folder("scenarios"), name),
+    };
+    scenarios.join(format!("{name}.yaml")).is_file()
+}
