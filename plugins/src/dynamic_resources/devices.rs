@@ -245,7 +245,7 @@ impl Followed {
 }
 
 impl Taken {
-    /// Catches up with claims. Returns how many were deleted, and the devices of those that changed.
+    /// Catches up with claims. Returns how many were deleted, and the devices of changed ones.
     fn follow(&mut self, objects: &Objects, until: &Until, is_sharing: bool) -> (usize, Vec<DeviceId>) {
         let (mut deleted, mut changed) = (0, Vec::new());
         let mut recount = |before: &[AllocationResult], after: &[AllocationResult]| {
