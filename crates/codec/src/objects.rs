@@ -20,7 +20,6 @@ use std::sync::Arc;
 use kube_informers::{ContentType, DecodeError, GroupVersionResource, Kind, ObjectKey};
 use parking_lot::Mutex;
 use serde::Deserialize;
-
 use supercargo_framework::Text;
 use supercargo_framework::objects::{Body, Object};
 use supercargo_framework::raw_object::RawObject;

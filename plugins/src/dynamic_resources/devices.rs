@@ -54,8 +54,6 @@ pub(crate) struct Followed {
     taken: Taken,
     until: Until,
     touched: Touched,
-    /// How many claims were deleted since selectors were forgotten.
-    deleted: usize,
 }
 
 /// The devices of claims.
@@ -66,6 +64,8 @@ struct Taken {
     /// claim. Not the claims: it may be long until it catches up, and then they are gone.
     claims: BTreeMap<Arc<str>, Results>,
     pending: BTreeMap<Arc<str>, Results>,
+    /// How many claims were deleted since selectors were forgotten.
+    deleted: usize,
 }
 
 type Results = Box<[AllocationResult]>;
@@ -162,7 +162,7 @@ impl Devices {
         let followed = self.followed.as_ref().filter(|followed| followed.can_follow(objects));
         let Some(Followed { taken, until, .. }) = followed else { return Vec::new() };
         let (mut taken, is_sharing) = (taken.clone(), self.features.consumable_capacity);
-        taken.follow(objects, until, is_sharing);
+        taken.follow(objects, until, is_sharing, |_| {});
         taken.allocated.differences(&AllocatedState::of(objects, is_sharing))
     }
 
@@ -188,10 +188,9 @@ impl Followed {
         Self {
             inventory: Inventory::new(seed.clone()),
             matches: before.map_or_else(|| Matches::new(seed), |before| Matches::after(&before, seed)),
-            taken: Taken { allocated, claims: BTreeMap::new(), pending: BTreeMap::new() },
+            taken: Taken { allocated, claims: BTreeMap::new(), pending: BTreeMap::new(), deleted: 0 },
             until: Until::default(),
             touched: Touched::default(),
-            deleted: 0,
         }
     }
 
@@ -230,35 +229,38 @@ impl Followed {
             }
             self.touched.add(self.inventory.reach_of_slice(key, features));
         }
-        let (deleted, changed) = self.taken.follow(objects, &self.until, features.consumable_capacity);
-        self.deleted += deleted;
-        for device in &changed {
-            self.touched.add(self.inventory.reach_of_device(device, features));
-        }
+        let Self { taken, until, inventory, touched, .. } = self;
+        let touch = |device: &DeviceId| touched.add(inventory.reach_of_device(device, features));
+        taken.follow(objects, until, features.consumable_capacity, touch);
         self.until.claims = objects.revision(&resources::RESOURCE_CLAIM);
         self.until.pending = Some(objects.pending_revision());
-        if self.deleted >= CLAIMS_BETWEEN_SWEEPS {
-            self.deleted = 0;
+        if self.taken.deleted >= CLAIMS_BETWEEN_SWEEPS {
+            self.taken.deleted = 0;
             self.matches.forget_unused();
         }
     }
 }
 
 impl Taken {
-    /// Catches up with claims. Returns how many were deleted, and the devices of changed ones.
-    fn follow(&mut self, objects: &Objects, until: &Until, is_sharing: bool) -> (usize, Vec<DeviceId>) {
-        let (mut deleted, mut changed) = (0, Vec::new());
+    /// Catches up with claims. Passes the devices of changed ones on.
+    fn follow(
+        &mut self,
+        objects: &Objects,
+        until: &Until,
+        is_sharing: bool,
+        mut touch: impl FnMut(&DeviceId),
+    ) {
         let mut recount = |before: &[AllocationResult], after: &[AllocationResult]| {
             if before != after {
                 self.allocated.remove(before, is_sharing);
                 self.allocated.add(after, is_sharing);
-                changed.extend(before.iter().chain(after).map(|result| result.device.clone()));
+                before.iter().chain(after).for_each(|result| touch(&result.device));
             }
         };
         let keys = objects.changes_since(&resources::RESOURCE_CLAIM, until.claims.as_ref());
         for key in keys.unwrap_or_default() {
             let claim = objects.get(&resources::RESOURCE_CLAIM, key);
-            deleted += usize::from(claim.is_none());
+            self.deleted += usize::from(claim.is_none());
             let after = results(claim);
             recount(&replace(&mut self.claims, key, after), after);
         }
@@ -266,7 +268,6 @@ impl Taken {
             let after = results(objects.pending(uid));
             recount(&replace(&mut self.pending, uid, after), after);
         }
-        (deleted, changed)
     }
 }
 

@@ -70,11 +70,13 @@ impl NewVolumes {
         }
         let is_same = found.iter().flatten().all(|counted| matches!(counted, Counted::Everywhere(_)));
         let elsewhere = (!is_same).then(|| {
-            let volumes =
-                found.iter().map(|lookup| Ok(lookup.as_ref().map_err(Clone::clone)?.on(false)?.cloned()));
+            let volumes = found.iter().filter_map(|lookup| match lookup {
+                Ok(counted) => counted.without_csi_node().cloned().map(Ok),
+                Err(status) => Some(Err(status.clone())),
+            });
             Wanted::of(volumes).map(Arc::new)
         });
-        let volumes = found.into_iter().map(|lookup| lookup?.with_csi_node().map(Some));
+        let volumes = found.into_iter().map(|lookup| lookup?.with_csi_node());
         let with_csi_node = Wanted::of(volumes).map(Arc::new);
         Self { without_csi_node: elsewhere.unwrap_or_else(|| with_csi_node.clone()), with_csi_node }
     }
@@ -92,12 +94,11 @@ struct Wanted(SmallMap<Text, Volumes>);
 
 impl Wanted {
     /// These volumes; the first error.
-    fn of(volumes: impl Iterator<Item = Result<Option<Attachable>, Status>>) -> Result<Self, Status> {
+    fn of(volumes: impl Iterator<Item = Result<Attachable, Status>>) -> Result<Self, Status> {
         let mut by_driver: SmallMap<Text, Volumes> = SmallMap::default();
         for volume in volumes {
-            if let Some(volume) = volume? {
-                by_driver.or_default(&volume.driver).push(volume);
-            }
+            let volume = volume?;
+            by_driver.or_default(&volume.driver).push(volume);
         }
         for volumes in by_driver.values_mut() {
             *volumes = sorted(std::mem::take(volumes));
@@ -125,10 +126,10 @@ fn used_by_pods(cx: &Context<'_>, node: &NodeInfo, wanted: &Wanted) -> Result<Vo
         for volume in &pod.spec.volumes {
             let counted = attachable::of_running_pod(cx, pod, volume, &mut key)?;
             // A node without CSINode has no limits, so its pods are not visited.
-            if let Some(volume) = counted.as_ref().map(|counted| counted.on(true)).transpose()?.flatten()
+            if let Some(volume) = counted.map(Counted::with_csi_node).transpose()?
                 && wanted.has_driver(&volume.driver)
             {
-                used.push(volume.clone());
+                used.push(volume);
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Volumes, claims and classes.
 
-use serde::Deserialize;
 use std::fmt;
+
+use serde::Deserialize;
 use supercargo_framework::Indexed;
 use supercargo_framework::affinity::{NodeSelectorTerm, Operator, Requirement};
 use supercargo_framework::labels::Labels;

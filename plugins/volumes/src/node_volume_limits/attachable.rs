@@ -58,12 +58,11 @@ impl Counted {
         }
     }
 
-    /// The volume on a node with or without a CSINode.
-    pub(super) fn on(&self, has_csi_node: bool) -> Result<Option<&Attachable>, Status> {
+    /// The volume on a node without a CSINode.
+    pub(super) fn without_csi_node(&self) -> Option<&Attachable> {
         match self {
-            Self::Migrated(_) if !has_csi_node => Ok(None),
-            Self::Everywhere(volume) | Self::Migrated(Ok(volume)) => Ok(Some(volume)),
-            Self::Migrated(Err(error)) => Err(Status::error(error.clone())),
+            Self::Everywhere(volume) => Some(volume),
+            Self::Migrated(_) => None,
         }
     }
 }
