@@ -238,8 +238,10 @@ fn explain(
 fn kind_of(path: &str) -> String {
     let parts: Vec<&str> = path.split('.').collect();
     match parts[..] {
-        ["pods" | "events", _, ref rest @ ..] => [&parts[..1], rest].concat().join("."),
+        ["pods" | "groups" | "events", _, ref rest @ ..] => [&parts[..1], rest].concat().join("."),
         ["cycle", part @ ("filters" | "scores"), _, plugin, ..] => format!("cycle.{part}.{plugin}"),
+        ["trials", _, part @ ("filters" | "scores"), _, plugin, ..] => format!("trials.{part}.{plugin}"),
+        ["trials", _, ref rest @ ..] => [&parts[..1], rest].concat().join("."),
         ["cycle", "preemption", ..] => "cycle.preemption".to_owned(),
         _ => path.to_owned(),
     }

@@ -11,8 +11,12 @@ use serde_json::Value;
 pub(super) struct Answer {
     /// Every pod that exists, by `namespace/name`.
     pub(super) pods: BTreeMap<String, Pod>,
+    /// Every PodGroup, by `namespace/name`.
+    pub(super) groups: BTreeMap<String, Group>,
     /// How often pods went into a queue, by `queue/EVENT`.
     pub(super) moves: BTreeMap<String, u64>,
+    /// How often pods or groups were new in a queue, by `type/queue/EVENT`.
+    pub(super) entities: BTreeMap<String, u64>,
     /// Events, in order.
     pub(super) events: Vec<Event>,
     /// Pods that the scheduler has deleted.
@@ -21,6 +25,8 @@ pub(super) struct Answer {
     pub(super) writes: Vec<Write>,
     /// The cycle of a schedule step, if a pod was popped.
     pub(super) cycle: Option<Cycle>,
+    /// The trials of a group's pods, in order. Without errors.
+    pub(super) trials: Vec<Cycle>,
     /// Whether several waits of PreBind failed at once. Upstream requeues their pods in random
     /// order.
     #[serde(skip)]
@@ -31,7 +37,7 @@ pub(super) struct Answer {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Pod {
-    /// `active`, `backoff`, `unschedulable`, `gated`, `inflight`, `bound` or `none`.
+    /// `active`, `backoff`, `unschedulable`, `gated`, `aside`, `inflight`, `bound` or `none`.
     pub(super) place: String,
     pub(super) node: String,
     pub(super) nominated: String,
@@ -42,6 +48,16 @@ pub(super) struct Pod {
     pub(super) condition: Option<Condition>,
     /// The DisruptionTarget condition.
     pub(super) disruption: Option<Condition>,
+}
+
+/// A PodGroup.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Group {
+    /// The PodGroupInitiallyScheduled condition.
+    pub(super) condition: Option<Condition>,
+    /// Its transition time, in seconds.
+    pub(super) since: i64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

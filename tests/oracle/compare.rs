@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Cycle, Outcome};
+use super::answer::{Answer, Cycle, Outcome, Pod};
 use super::history::History;
 use super::subject::pruned;
 
@@ -61,6 +61,29 @@ impl Counts {
     pub(super) fn much_rarer_than(&self, recorded: &Recorded) -> Vec<String> {
         let recorded = recorded.counts.iter().filter(|(kind, count)| self.of(kind) * 2 < **count);
         recorded.map(|(kind, count)| format!("{kind}: {} instead of {count}", self.of(kind))).collect()
+    }
+
+    /// Counts what happens to groups.
+    fn note_groups(&mut self, before: &Answer, answer: &Answer) {
+        self.add("trials of groups", answer.trials.len());
+        self.add("pods that wait aside", answer.pods.values().filter(|pod| pod.place == "aside").count());
+        let by_groups = answer.events.iter().filter(|event| {
+            event.reason == "Preempted"
+                && ["by podgroup", "by compositepodgroup"].iter().any(|by| event.note.contains(by))
+        });
+        self.add("victims of groups", by_groups.count());
+        let changed = answer.groups.iter().filter(|(name, group)| before.groups.get(*name) != Some(group));
+        for condition in changed.filter_map(|(_, group)| group.condition.as_ref()) {
+            match &*condition.reason {
+                "Scheduled" => self.add("groups scheduled", 1),
+                "SchedulerError" => self.add("groups in error", 1),
+                _ if condition.message.contains("preempting ") => self.add("groups that preempt", 1),
+                _ if condition.message.contains("placements are available") => {
+                    self.add("groups without a placement", 1);
+                }
+                _ => self.add("groups unschedulable", 1),
+            }
+        }
     }
 
     /// Counts the fields of an answer.
@@ -132,10 +155,15 @@ pub(super) struct StepComparison {
 /// which nothing is comparable.
 pub(super) fn compared(upstream: &[Answer], ours: &[Answer], meant: &Excuses<'_>) -> StepComparison {
     let mut comparison = StepComparison::default();
+    let first = Answer::default();
     for (step, (theirs, ours)) in upstream.iter().zip(ours).enumerate() {
         comparison.counts.note(theirs);
+        let before = step.checked_sub(1).and_then(|before| upstream.get(before));
+        comparison.counts.note_groups(before.unwrap_or(&first), theirs);
         let has_random_order = ours.has_random_order;
-        let (theirs, ours) = aligned(theirs, ours);
+        let (mut theirs, mut ours) = (theirs.clone(), ours.clone());
+        align_arrivals(before.unwrap_or(&first), [&mut theirs, &mut ours]);
+        let (theirs, ours) = aligned(&theirs, &ours);
         let mut found = Vec::new();
         compare(step, "", &theirs, &ours, &mut found);
         let (mut ends, mut is_covered, mut times) = (false, false, BTreeMap::<usize, u64>::new());
@@ -169,6 +197,9 @@ pub(super) fn compared(upstream: &[Answer], ours: &[Answer], meant: &Excuses<'_>
     comparison
 }
 
+/// The error of a pod that no node is a candidate for.
+const NO_NODES: &str = "no nodes available to schedule pods";
+
 /// Both answers without insignificant differences.
 fn aligned(upstream: &Answer, ours: &Answer) -> (Value, Value) {
     let has_random_order = ours.has_random_order;
@@ -182,8 +213,18 @@ fn aligned(upstream: &Answer, ours: &Answer) -> (Value, Value) {
             // Of bindings that fail at one time.
             answer.writes.sort_by(|one, other| one.name.cmp(&other.name));
         }
-        if let Some(cycle) = &mut answer.cycle {
-            align(cycle);
+        // The order of the groups of a tree is random upstream.
+        answer.writes.sort_by_key(|write| match &*write.resource {
+            "podgroups" => (0, write.name.clone()),
+            _ => (1, String::new()),
+        });
+        // Where no node is a candidate, upstream's side runs the plugins all the same.
+        let has_no_nodes = |trial: &Cycle| trial.result == Some(Outcome::Error(NO_NODES.to_owned()));
+        answer.trials.retain(|trial| !has_no_nodes(trial));
+        answer.cycle.iter_mut().chain(&mut answer.trials).for_each(align);
+        for trial in &mut answer.trials {
+            // The pods' conditions have it.
+            trial.result.take_if(|result| matches!(result, Outcome::Error(_)));
         }
     }
     align_rules(&mut theirs, &mut ours);
@@ -198,6 +239,20 @@ fn aligned(upstream: &Answer, ours: &Answer) -> (Value, Value) {
         }
     }
     (shown(&theirs), shown(&ours))
+}
+
+/// Pods that waited for their group join it one by one upstream, and together here. So only the last
+/// move counts.
+fn align_arrivals(before: &Answer, answers: [&mut Answer; 2]) {
+    for answer in answers {
+        let waited = |(name, pod): &(&String, &Pod)| {
+            pod.place != "aside" && before.pods.get(*name).is_some_and(|pod| pod.place == "aside")
+        };
+        if answer.pods.iter().filter(waited).count() > 1 {
+            answer.moves.retain(|name, _| !name.ends_with("/UnscheduledPodAdd"));
+            answer.entities.retain(|name, _| !name.ends_with("/UnscheduledPodAdd"));
+        }
+    }
 }
 
 /// Upstream turns the change of a DeviceTaintRule into changes of slices, each of which tries gated
@@ -252,7 +307,7 @@ fn align(cycle: &mut Cycle) {
     cycle.preemption = cycle.preemption.take().filter(|preemption| !preemption.nodes.is_empty());
 }
 
-/// An answer in JSON, with the events of each pod by number.
+/// An answer in JSON, with the events of each pod and the trials by number.
 fn shown(answer: &Answer) -> Value {
     let mut shown = serde_json::to_value(answer).expect("an answer has nothing that JSON has not");
     let mut events: BTreeMap<&str, BTreeMap<String, Value>> = BTreeMap::new();
@@ -261,6 +316,8 @@ fn shown(answer: &Answer) -> Value {
         of_pod.insert(of_pod.len().to_string(), json!([event.kind, event.reason, event.action, event.note]));
     }
     shown["events"] = json!(events);
+    let trials = answer.trials.iter().enumerate();
+    shown["trials"] = trials.map(|(number, trial)| (number.to_string(), json!(trial))).collect();
     shown
 }
 
@@ -372,8 +429,11 @@ pub(super) struct Excuses<'a>(Vec<&'a Entry>);
 
 impl Excuses<'_> {
     fn excuse(&self, difference: &Difference) -> Option<usize> {
+        // A trial of a group's pod is like a cycle.
+        let of_trial = difference.path.strip_prefix("trials.").and_then(|path| path.split_once('.'));
+        let path = of_trial.map_or_else(|| difference.path.clone(), |(_, path)| format!("cycle.{path}"));
         self.0.iter().position(|entry| {
-            matches(&entry.path, &difference.path)
+            matches(&entry.path, &path)
                 && difference.upstream.contains(&entry.upstream)
                 && difference.ours.contains(&entry.ours)
         })
@@ -400,7 +460,7 @@ fn matches(pattern: &str, path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::answer::{Event, Pod};
+    use crate::oracle::answer::Event;
 
     fn answer() -> Answer {
         let pod = Pod { place: "active".to_owned(), ..Pod::default() };

@@ -7,6 +7,7 @@ mod claims;
 mod configuration;
 mod devices;
 mod generator;
+mod groups;
 mod mix;
 mod names;
 mod nodes;
@@ -53,6 +54,7 @@ pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Play
     }
     let config = configuration::random(&mut random, &mix);
     let mut feature_gates = configuration::feature_gates(&mut random, mix.of(Kind::FeatureGates));
+    feature_gates.extend(configuration::group_gates(&mut random, &mix));
     if config.to_string().contains("bindingTimeout") {
         // The argument needs the feature.
         feature_gates.remove(Feature::DRADeviceBindingConditions.name());
@@ -73,6 +75,7 @@ pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Play
         history,
         answers: Vec::new(),
         templates: Vec::new(),
+        plans: Vec::new(),
         made: 0,
         version: 0,
         nodes: 0,

@@ -80,6 +80,14 @@ impl Reference {
         }
     }
 
+    pub(super) fn pod_group(namespace: &str, name: &str) -> Self {
+        Self {
+            api_version: "scheduling.k8s.io/v1beta1".to_owned(),
+            kind: "PodGroup".to_owned(),
+            ..Self::pod(namespace, name)
+        }
+    }
+
     /// `namespace/name`, or the name without a namespace.
     pub(super) fn key(&self) -> String {
         if self.namespace.is_empty() {

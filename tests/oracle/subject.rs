@@ -4,6 +4,7 @@
 mod calls;
 mod candidates;
 mod effects;
+mod group_trials;
 mod informers;
 mod observations;
 mod probe;
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 use supercargo::options::scheduler_options;
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::objects::{ObjectBody as _, ResourceClaim};
-use supercargo_framework::{Context, Now, Timestamp, Uid};
+use supercargo_framework::{Context, Feature, Now, Timestamp, Uid};
 use supercargo_scheduler::{Input, Place, Scheduler};
 
 use self::calls::lock;
@@ -32,7 +33,7 @@ pub(super) use self::turnstile::TURNSTILE;
 use self::turnstile::Turnstile;
 use self::world::World;
 pub(super) use self::world::pruned;
-use super::answer::{Answer, Condition, Cycle, Outcome, Pod};
+use super::answer::{Answer, Condition, Cycle, Group, Outcome, Pod};
 use super::extender;
 use super::history::{History, Reference, Step};
 
@@ -52,6 +53,8 @@ pub(super) struct Subject {
     effects: Effects,
     observations: Arc<Mutex<Observations>>,
     probes: Probes,
+    /// Whether pods have groups.
+    has_groups: bool,
     /// The attempts of each pod.
     attempts: BTreeMap<Uid, u32>,
 }
@@ -66,7 +69,8 @@ impl Subject {
             .context("the history's configuration")?;
         let mut options = scheduler_options(&config);
         let names = options.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
-        let probes = Probes::install(&mut options.profiles);
+        let has_groups = features.enabled(Feature::GenericWorkload);
+        let probes = Probes::install(&mut options.profiles, has_groups);
         let observations = Arc::<Mutex<Observations>>::default();
         let observer = Box::new(Recorder(Arc::clone(&observations)));
         let scheduler = Scheduler::new(options).context("make the scheduler")?.with_observer(observer);
@@ -79,6 +83,7 @@ impl Subject {
             world,
             observations,
             probes,
+            has_groups,
             attempts: BTreeMap::new(),
         };
         subject.scheduler.handle(subject.now, Input::Tick);
@@ -87,7 +92,7 @@ impl Subject {
 
     /// Plays a step and returns the answer.
     pub(super) fn step(&mut self, step: &Step) -> Result<Answer> {
-        let mut attempted = None;
+        let (mut attempted, mut trials) = (None, Vec::new());
         self.pass(TICK)?;
         match step {
             Step::Apply(object) => lock(&self.world).apply(object.clone()),
@@ -102,12 +107,13 @@ impl Subject {
                 if self.scheduler.schedule_one(self.now, &mut extender::Answers) {
                     self.note_attempts(&waiting);
                     attempted = Some((self.chosen(), waiting));
+                    trials = self.probes.take_trials();
                 }
             }
         }
         self.settle()?;
         let cycle = attempted.and_then(|(node, waiting)| self.cycle(node).or_else(|| self.skipped(waiting)));
-        Ok(self.answer(cycle))
+        Ok(Answer { trials, ..self.answer(cycle) })
     }
 
     /// The pods in queues by `namespace/name`, with their attempts.
@@ -120,18 +126,22 @@ impl Subject {
         .collect()
     }
 
-    /// Records the attempts of the pod that has left the queue.
+    /// Records the attempts of the pods that have left the queue.
     fn note_attempts(&mut self, waiting: &BTreeMap<String, (Uid, u32)>) {
-        if let Some((uid, attempts)) = waiting.values().find(|(uid, _)| self.scheduler.queued(uid).is_none())
-        {
+        for (uid, attempts) in waiting.values().filter(|(uid, _)| self.scheduler.queued(uid).is_none()) {
             self.attempts.insert(uid.clone(), attempts + 1);
         }
     }
 
-    /// A skipped pod: the one that has left the queue.
+    /// A skipped pod without a group: the one that has left the queue.
     fn skipped(&self, waiting: BTreeMap<String, (Uid, u32)>) -> Option<Cycle> {
         let (pod, _) = waiting.into_iter().find(|(_, (uid, _))| self.scheduler.queued(uid).is_none())?;
-        Some(Cycle { pod, ..Cycle::default() })
+        (!self.is_member(&pod)).then(|| Cycle { pod, ..Cycle::default() })
+    }
+
+    /// Whether the pod is tried with its group.
+    fn is_member(&self, pod: &str) -> bool {
+        self.has_groups && self.informers.pod_named(pod).is_some_and(|pod| pod.spec.group().is_some())
     }
 
     /// Advances the clock. At whole seconds, deadlines are handled.
@@ -203,7 +213,8 @@ impl Subject {
         let mut cycle = self.probes.take().or_else(|| {
             // Without nodes no plugin runs, but upstream's side calls them all.
             let (nodes, objects) = (self.scheduler.cache().nodes(), self.scheduler.objects());
-            let pod = self.informers.pod_named(lock(&self.observations).attempted.as_ref()?)?;
+            let pod = lock(&self.observations).attempted.clone().filter(|pod| !self.is_member(pod))?;
+            let pod = self.informers.pod_named(&pod)?;
             self.probes.look(&Context::new(nodes, objects, &[], self.now), pod)
         })?;
         cycle.result = Some(match node {
@@ -229,13 +240,18 @@ impl Subject {
             .filter(|(_, pod)| !has_ended(pod))
             .map(|(reference, pod)| (reference.key(), self.pod(pod)));
         let pods = pods.collect();
+        let groups = world.list("PodGroup").map(|(reference, group)| (reference.key(), group_state(group)));
+        let mut observations = lock(&self.observations);
         Answer {
             pods,
-            moves: std::mem::take(&mut lock(&self.observations).moves),
+            groups: groups.collect(),
+            moves: std::mem::take(&mut observations.moves),
+            entities: std::mem::take(&mut observations.entities),
             events: self.effects.take_events(),
             deleted: std::mem::take(&mut world.deleted),
             writes: std::mem::take(&mut world.writes),
             cycle,
+            trials: Vec::new(),
             has_random_order: self.effects.take_random_order(),
         }
     }
@@ -275,6 +291,14 @@ impl Subject {
             disruption: condition(pod, "DisruptionTarget"),
         }
     }
+}
+
+fn group_state(group: &Value) -> Group {
+    let kind = "PodGroupInitiallyScheduled";
+    let mut conditions = group["status"]["conditions"].as_array().into_iter().flatten();
+    let since = conditions.find(|one| one["type"] == kind).map(|one| text(&one["lastTransitionTime"]));
+    let since = since.and_then(|since| since.parse::<jiff::Timestamp>().ok());
+    Group { condition: condition(group, kind), since: since.map_or(0, jiff::Timestamp::as_second) }
 }
 
 fn condition(pod: &Value, kind: &str) -> Option<Condition> {

@@ -8,6 +8,7 @@ use supercargo_framework::{PodInfo, Text};
 
 use crate::SchedulingQueue;
 use crate::context::QueueCx;
+use crate::queueing_strategy::QueueingStrategy;
 
 const UNSCHEDULED_POD_UPDATE: Text = Text::Static("UnscheduledPodUpdate");
 
@@ -64,6 +65,7 @@ impl SchedulingQueue {
             && let Some((mut queued, strategy)) = self.take_group(&entry)
         {
             queued.pod = Arc::new(PodInfo { priority: spec.priority, ..PodInfo::clone(&queued.pod) });
+            queued.stays = strategy == QueueingStrategy::Skip;
             self.put_back(cx, (queued, strategy), &UNSCHEDULED_POD_UPDATE);
         }
     }

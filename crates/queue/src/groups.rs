@@ -308,9 +308,7 @@ impl SchedulingQueue {
             Place::Backoff => QueueingStrategy::AfterBackoff,
             _ => QueueingStrategy::Skip,
         };
-        let mut queued = self.take(entry)?;
-        queued.stays = strategy == QueueingStrategy::Skip;
-        Some((queued, strategy))
+        Some((self.take(entry)?, strategy))
     }
 
     /// Queues a group again whose members changed. PreEnqueue runs unless the group waits for an

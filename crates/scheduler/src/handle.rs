@@ -233,8 +233,9 @@ impl Scheduler {
         if self.unclaimed_pods.get(&pod.key()).is_some_and(|other| other.uid == pod.uid) {
             self.unclaimed_pods.remove(&pod.key());
         }
-        self.settle_member(pod);
+        // As upstream, PreEnqueue still counts the pod when its group goes on without it.
         self.with_queue(now, |queue, cx| queue.delete(cx, &pod.uid));
+        self.settle_member(pod);
     }
 
     /// A pod is deleted while it is being bound. If Permit holds it, it is rejected, which also

@@ -42,12 +42,16 @@ type Answers struct {
 
 // Answer is the state after a step, and the changes since the step before.
 type Answer struct {
-	Pods    map[string]Pod `json:"pods"`
-	Moves   map[string]int `json:"moves"`
-	Events  []Event        `json:"events"`
-	Deleted []string       `json:"deleted"`
-	Writes  []Write        `json:"writes"`
-	Cycle   *Cycle         `json:"cycle"`
+	Pods     map[string]Pod   `json:"pods"`
+	Groups   map[string]Group `json:"groups"`
+	Moves    map[string]int   `json:"moves"`
+	Entities map[string]int   `json:"entities"`
+	Events   []Event          `json:"events"`
+	Deleted  []string         `json:"deleted"`
+	Writes   []Write          `json:"writes"`
+	Cycle    *Cycle           `json:"cycle"`
+	// Trials are those of a group's pods, in order.
+	Trials []*Cycle `json:"trials"`
 }
 
 // Pod is the state of a pod.
@@ -64,7 +68,15 @@ type Pod struct {
 	Disruption *Condition `json:"disruption"`
 }
 
-// Condition is a pod's condition.
+// Group is the state of a PodGroup.
+type Group struct {
+	// Condition is PodGroupInitiallyScheduled.
+	Condition *Condition `json:"condition"`
+	// Since is its transition time in seconds.
+	Since int64 `json:"since"`
+}
+
+// Condition is the condition of a pod or a PodGroup.
 type Condition struct {
 	Status             string `json:"status"`
 	Reason             string `json:"reason"`

@@ -47,6 +47,8 @@ func init() {
 			"ResourceClaim": "resourceclaims", "ResourceSlice": "resourceslices", "DeviceClass": "deviceclasses",
 			"DeviceTaintRule": "devicetaintrules",
 		},
+		"scheduling.k8s.io/v1beta1":  {"PodGroup": "podgroups"},
+		"scheduling.k8s.io/v1alpha3": {"CompositePodGroup": "compositepodgroups"},
 	} {
 		for kind, resource := range kinds {
 			gvk := schema.FromAPIVersionAndKind(apiVersion, kind)
@@ -96,15 +98,15 @@ func (c *cluster) await(verb, resource, namespace, name string, run func() error
 	return r.err
 }
 
-// take removes the first waiting write. Writes to the pod in its cycle come first.
-func (c *cluster) take(inCycle string) *request {
+// take removes the first waiting write. Those that a cycle waits for come first.
+func (c *cluster) take(isInCycle func(*request) bool) *request {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if len(c.waiting) == 0 {
 		return nil
 	}
 	rank := func(r *request) int {
-		if inCycle != "" && r.resource == "pods" && r.key == inCycle {
+		if isInCycle(r) {
 			return 0
 		}
 		return 1
@@ -313,29 +315,38 @@ func (c *cluster) patchPod(namespace, name string, kind types.PatchType, patch [
 		return nil, err
 	}
 	old := object.(*v1.Pod)
-	before, err := json.Marshal(old)
-	if err != nil {
-		return nil, err
-	}
-	after, err := strategicpatch.StrategicMergePatch(before, patch, &v1.Pod{})
-	if err != nil {
-		return nil, err
-	}
-	pod := &v1.Pod{}
-	if err := json.Unmarshal(after, pod); err != nil {
-		return nil, err
+	pod, err := patched(old, patch)
+	if err != nil || pod == nil {
+		return old, err
 	}
 	if pod.UID != old.UID {
 		return nil, apierrors.NewConflict(pods.GroupResource(), name,
 			fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", pod.UID, old.UID))
 	}
-	if string(before) == string(mustMarshal(pod)) {
-		return old, nil
-	}
 	if err := c.store(pods, pod); err != nil {
 		return nil, err
 	}
 	return pod.DeepCopy(), nil
+}
+
+// patched applies a strategic merge patch. It returns nil if the patch changes nothing.
+func patched[T any](old *T, patch []byte) (*T, error) {
+	before, err := json.Marshal(old)
+	if err != nil {
+		return nil, err
+	}
+	after, err := strategicpatch.StrategicMergePatch(before, patch, old)
+	if err != nil {
+		return nil, err
+	}
+	changed := new(T)
+	if err := json.Unmarshal(after, changed); err != nil {
+		return nil, err
+	}
+	if string(before) == string(mustMarshal(changed)) {
+		return nil, nil
+	}
+	return changed, nil
 }
 
 func mustMarshal(value any) []byte {

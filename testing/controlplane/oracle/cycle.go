@@ -18,6 +18,10 @@ import (
 type watcher struct {
 	mutex sync.Mutex
 	cycle *Cycle
+	// trials are the cycles of a group's pods; nil unless a group is in its cycle.
+	trials []*Cycle
+	// members are the pods of that group.
+	members map[string]bool
 	// attempts counts how often pods have been popped.
 	attempts map[string]int
 }
@@ -34,9 +38,17 @@ func (w *watcher) attach(sched *scheduler.Scheduler) {
 	nextEntity := sched.NextEntity
 	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 		entity, err := nextEntity(logger)
-		if info, ok := entity.(*framework.QueuedPodInfo); err == nil && ok && info != nil {
-			w.begin(key(info.Pod))
-			w.attempts[key(info.Pod)] = info.Attempts
+		if err != nil {
+			return entity, err
+		}
+		switch info := entity.(type) {
+		case *framework.QueuedPodInfo:
+			if info != nil {
+				w.begin(key(info.Pod))
+				w.attempts[key(info.Pod)] = info.Attempts
+			}
+		case *framework.QueuedPodGroupInfo:
+			w.beginGroup(info)
 		}
 		return entity, err
 	}
@@ -45,7 +57,7 @@ func (w *watcher) attach(sched *scheduler.Scheduler) {
 		ctx context.Context, fw framework.Framework, state fwk.CycleState, info *framework.QueuedPodInfo,
 	) (scheduler.ScheduleResult, error) {
 		cycle := w.begin(key(info.Pod))
-		if err := examine(ctx, fw, info.Pod, cycle); err != nil {
+		if err := examine(ctx, fw, state, info.Pod, cycle); err != nil {
 			cycle.Result = &Result{Error: "oracle: " + err.Error()}
 			return scheduler.ScheduleResult{}, err
 		}
@@ -65,48 +77,62 @@ func (w *watcher) attach(sched *scheduler.Scheduler) {
 	}
 }
 
-// begin starts the record of a pod's cycle, unless it has begun.
+// begin starts the record of a pod's cycle, unless it has begun. Each trial of a group's pod has its
+// own.
 func (w *watcher) begin(pod string) *Cycle {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if w.cycle == nil || w.cycle.Pod != pod {
-		w.cycle = &Cycle{
-			Pod:       pod,
-			PreFilter: map[string]PreFilter{},
-			Filters:   map[string]map[string]Status{},
-			Feasible:  []string{},
-			Scores:    map[string]map[string]int64{},
-		}
+	if w.trials == nil && w.cycle != nil && w.cycle.Pod == pod {
+		return w.cycle
 	}
-	return w.cycle
-}
-
-// end returns the record.
-func (w *watcher) end() *Cycle {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	cycle := w.cycle
-	w.cycle = nil
+	cycle := &Cycle{
+		Pod:       pod,
+		PreFilter: map[string]PreFilter{},
+		Filters:   map[string]map[string]Status{},
+		Feasible:  []string{},
+		Scores:    map[string]map[string]int64{},
+	}
+	if w.trials == nil {
+		w.cycle = cycle
+	} else {
+		w.trials = append(w.trials, cycle)
+	}
 	return cycle
 }
 
-// running is the pod in its cycle.
-func (w *watcher) running() string {
+// end returns the records: of a pod, or of the trials of a group's pods.
+func (w *watcher) end() (*Cycle, []*Cycle) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if w.cycle == nil {
-		return ""
+	cycle, trials := w.cycle, w.trials
+	w.cycle, w.trials, w.members = nil, nil, nil
+	return cycle, trials
+}
+
+// isInCycle reports whether the cycle waits for a write.
+func (w *watcher) isInCycle(r *request) bool {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	switch {
+	case w.trials != nil:
+		return r.resource == podGroups.Resource || r.resource == "pods" && r.verb == "patch" && w.members[r.key]
+	case w.cycle != nil:
+		return r.resource == "pods" && r.key == w.cycle.Pod
 	}
-	return w.cycle.Pod
+	return false
 }
 
 // examine runs every plugin on every node separately.
-func examine(ctx context.Context, fw framework.Framework, pod *v1.Pod, cycle *Cycle) error {
+func examine(
+	ctx context.Context, fw framework.Framework, of fwk.CycleState, pod *v1.Pod, cycle *Cycle,
+) error {
 	nodes, err := fw.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return err
 	}
 	state := framework.NewCycleState()
+	state.SetPodGroupSchedulingCycle(of.GetPodGroupSchedulingCycle())
+	state.SetPlacementCycleState(of.GetPlacementCycleState())
 	state.SetSkipFilterPlugins(examinePreFilters(ctx, fw, state, pod, cycle))
 	filters := field[[]fwk.FilterPlugin](fw, "filterPlugins")
 	all := *filters

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/events"
+	k8smetrics "k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -117,8 +119,10 @@ func (p *player) start(
 		return nil, err
 	}
 	p.sched = sched
+	orderGroups(sched)
 	p.watcher.attach(sched)
 	metrics.SchedulerQueueIncomingPods.Reset()
+	metrics.SchedulerQueueIncomingEntities.Reset()
 	factory.Start(ctx.Done())
 	synctest.Wait()
 	sched.SchedulingQueue.Run(klog.FromContext(ctx))
@@ -148,7 +152,9 @@ func (p *player) step(ctx context.Context, step *Step) (*Answer, error) {
 	time.Sleep(tick)
 	p.settle()
 	var cycle *Cycle
+	var trials []*Cycle
 	var err error
+	incomplete := p.incomplete()
 	switch {
 	case step.Apply != nil:
 		err = p.cluster.apply(step.Apply, p.settle)
@@ -157,7 +163,7 @@ func (p *player) step(ctx context.Context, step *Step) (*Answer, error) {
 	case step.Advance != nil:
 		err = p.advance(*step.Advance)
 	case step.Schedule:
-		cycle, err = p.schedule(ctx)
+		cycle, trials, err = p.schedule(ctx)
 	default:
 		err = errors.New("a step applies, deletes, advances or schedules")
 	}
@@ -165,7 +171,8 @@ func (p *player) step(ctx context.Context, step *Step) (*Answer, error) {
 		return nil, err
 	}
 	p.settle()
-	return p.answer(cycle)
+	p.dateGroups(incomplete)
+	return p.answer(cycle, trials)
 }
 
 // settle waits until no goroutine has anything left to do at this time. It admits one write at a
@@ -173,7 +180,7 @@ func (p *player) step(ctx context.Context, step *Step) (*Answer, error) {
 func (p *player) settle() {
 	for {
 		synctest.Wait()
-		request := p.cluster.take(p.watcher.running())
+		request := p.cluster.take(p.watcher.isInCycle)
 		if request == nil {
 			return
 		}
@@ -195,10 +202,10 @@ func (p *player) advance(seconds int64) error {
 	return nil
 }
 
-// schedule runs one cycle, if a pod is ready.
-func (p *player) schedule(ctx context.Context) (*Cycle, error) {
+// schedule runs one cycle, if a pod or a group is ready.
+func (p *player) schedule(ctx context.Context) (*Cycle, []*Cycle, error) {
 	if !p.poppable() {
-		return nil, nil
+		return nil, nil, nil
 	}
 	var failure error
 	done := make(chan struct{})
@@ -215,9 +222,10 @@ func (p *player) schedule(ctx context.Context) (*Cycle, error) {
 	select {
 	case <-done:
 	default:
-		return nil, errors.New("the cycle does not end")
+		return nil, nil, errors.New("the cycle does not end")
 	}
-	return p.watcher.end(), failure
+	cycle, trials := p.watcher.end()
+	return cycle, trials, failure
 }
 
 // poppable reports whether the queue would return a pod at once. Pods that failed with an error are
@@ -236,21 +244,35 @@ func (p *player) poppable() bool {
 }
 
 // answer returns the state and starts a new record of changes.
-func (p *player) answer(cycle *Cycle) (*Answer, error) {
-	moves, err := takeMoves()
+func (p *player) answer(cycle *Cycle, trials []*Cycle) (*Answer, error) {
+	moves, err := takeCounts(metrics.SchedulerQueueIncomingPods, "queue", "event")
+	if err != nil {
+		return nil, err
+	}
+	entities, err := takeCounts(metrics.SchedulerQueueIncomingEntities, "type", "queue", "event")
+	if err != nil {
+		return nil, err
+	}
+	groups, err := p.cluster.groups()
 	if err != nil {
 		return nil, err
 	}
 	answer := &Answer{
-		Pods:    map[string]Pod{},
-		Moves:   moves,
-		Events:  p.events.take(),
-		Deleted: listed(p.cluster.deleted),
-		Writes:  p.cluster.writes,
-		Cycle:   cycle,
+		Pods:     map[string]Pod{},
+		Groups:   groups,
+		Moves:    moves,
+		Entities: entities,
+		Events:   p.events.take(),
+		Deleted:  listed(p.cluster.deleted),
+		Writes:   p.cluster.writes,
+		Cycle:    cycle,
+		Trials:   trials,
 	}
 	if answer.Writes == nil {
 		answer.Writes = []Write{}
+	}
+	if answer.Trials == nil {
+		answer.Trials = []*Cycle{}
 	}
 	p.cluster.deleted, p.cluster.writes = nil, nil
 	all, err := p.cluster.pods()
@@ -264,16 +286,27 @@ func (p *player) answer(cycle *Cycle) (*Answer, error) {
 	return answer, nil
 }
 
-// places returns the queue of each pod.
+// places returns the queue of each pod. Pods of groups wait aside, too.
 func (p *player) places() map[string]string {
 	places := map[string]string{}
 	queue := p.sched.SchedulingQueue
 	for place, list := range map[string][]*v1.Pod{
-		"active": queue.PodsInActiveQ(), "backoff": queue.PodsInBackoffQ(), "unschedulable": queue.UnschedulablePods(),
+		"active": queue.PodsInActiveQ(), "backoff": queue.PodsInBackoffQ(),
+		"aside": slices.Concat(queue.PendingPodGroupPods(), queue.IncompletePodGroupPodsPods()),
 	} {
 		for _, pod := range list {
 			places[key(pod)] = place
 		}
+	}
+	for _, entity := range p.waiting() {
+		place := "unschedulable"
+		if entity.Gated() {
+			place = "gated"
+		}
+		entity.ForEachPodInfo(func(info *framework.QueuedPodInfo) bool {
+			places[key(info.Pod)] = place
+			return true
+		})
 	}
 	for _, pod := range queue.InFlightPods() {
 		if _, queued := places[key(pod)]; !queued {
@@ -309,9 +342,6 @@ func (p *player) pod(pod *v1.Pod, places map[string]string) Pod {
 		answer.Attempts = info.Attempts
 		answer.UnschedulablePlugins = sets.List(info.UnschedulablePlugins)
 		answer.PendingPlugins = sets.List(info.PendingPlugins)
-		if info.Gated() {
-			answer.Place = "gated"
-		}
 	}
 	if scheduled := condition(pod, v1.PodScheduled); scheduled != nil && scheduled.Status != string(v1.ConditionTrue) {
 		answer.Condition = scheduled
@@ -337,27 +367,31 @@ func key(pod *v1.Pod) string {
 	return pod.Namespace + "/" + pod.Name
 }
 
-// takeMoves returns how many pods entered which queue by which event, and resets the counts.
-func takeMoves() (map[string]int, error) {
+// takeCounts returns how often something entered which queue by which event, and resets the counts.
+func takeCounts(vector *k8smetrics.CounterVec, labels ...string) (map[string]int, error) {
 	counters := make(chan prometheus.Metric, 4096)
-	metrics.SchedulerQueueIncomingPods.Collect(counters)
+	vector.Collect(counters)
 	close(counters)
-	moves := map[string]int{}
+	counts := map[string]int{}
 	for counter := range counters {
 		var metric dto.Metric
 		if err := counter.Write(&metric); err != nil {
 			return nil, err
 		}
-		labels := map[string]string{}
+		values := map[string]string{}
 		for _, label := range metric.GetLabel() {
-			labels[label.GetName()] = label.GetValue()
+			values[label.GetName()] = label.GetValue()
 		}
 		if count := int(metric.GetCounter().GetValue()); count != 0 {
-			moves[labels["queue"]+"/"+labels["event"]] = count
+			name := make([]string, len(labels))
+			for i, label := range labels {
+				name[i] = values[label]
+			}
+			counts[strings.Join(name, "/")] = count
 		}
 	}
-	metrics.SchedulerQueueIncomingPods.Reset()
-	return moves, nil
+	vector.Reset()
+	return counts, nil
 }
 
 // eventLog is a recorder that keeps events.

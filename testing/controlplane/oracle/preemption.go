@@ -62,6 +62,7 @@ func (o *onlooker) SelectVictimsOnNode(
 	budgets []*policy.PodDisruptionBudget,
 ) ([]*v1.Pod, int, *fwk.Status) {
 	name := node.Node().Name
+	orderVictims(o.nodes, name, possible)
 	victims, violations, status := o.Interface.SelectVictimsOnNode(ctx, state, pod, node, possible, budgets)
 	if status.IsSuccess() && len(victims) == 0 {
 		// Not a candidate: only an extender or Permit had rejected the node.

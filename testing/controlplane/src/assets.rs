@@ -132,6 +132,8 @@ impl Program {
                 "oracle/cycle.go",
                 "oracle/extender.go",
                 "oracle/features.go",
+                "oracle/grouporder.go",
+                "oracle/groups.go",
                 "oracle/history.go",
                 "oracle/log.go",
                 "oracle/main.go",

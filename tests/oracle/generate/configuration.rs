@@ -110,8 +110,7 @@ pub(super) fn feature_gates(random: &mut Random, percent: u32) -> BTreeMap<Strin
     for feature in Feature::ALL {
         let gate = feature.gate(Version::CURRENT);
         // Without it, upstream checks once a second for completed backoffs, which is one of the
-        // differences on purpose. Histories have no groups, and the other gates are about
-        // groups.
+        // differences on purpose. The other gates are about groups.
         let keeps_default = matches!(
             feature,
             Feature::SchedulerPopFromBackoffQ
@@ -131,6 +130,25 @@ pub(super) fn feature_gates(random: &mut Random, percent: u32) -> BTreeMap<Strin
     }
     if gates.get(Feature::PodLevelResources.name()) == Some(&false) {
         gates.insert(Feature::InPlacePodLevelResourcesVerticalScaling.name().to_owned(), false);
+    }
+    gates
+}
+
+/// The feature gates of groups, in histories that have groups.
+pub(super) fn group_gates(random: &mut Random, mix: &Mix) -> BTreeMap<String, bool> {
+    let mut gates = BTreeMap::new();
+    if mix.of(Kind::Groups) > 0 {
+        let mut on = |feature: Feature| gates.insert(feature.name().to_owned(), true);
+        on(Feature::GenericWorkload);
+        if mix.of(Kind::GroupTopology) + mix.of(Kind::GroupTrees) > 0 {
+            on(Feature::TopologyAwareWorkloadScheduling);
+        }
+        if mix.of(Kind::GroupTrees) > 0 {
+            on(Feature::CompositePodGroup);
+        }
+        if random.chance(30) {
+            on(Feature::PodGroupPreemptionPolicy);
+        }
     }
     gates
 }

@@ -4,6 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use supercargo_framework::Feature;
 
+use super::groups::Plan;
 use super::mix::{Kind, Mix};
 use crate::oracle::answer::Answer;
 use crate::oracle::history::{History, Reference, Step};
@@ -21,6 +22,8 @@ pub(super) struct Generator<'s> {
     /// supercargo's answers to the steps so far.
     pub(super) answers: Vec<Answer>,
     pub(super) templates: Vec<Value>,
+    /// The groups that get pods.
+    pub(super) plans: Vec<Plan>,
     /// The number of created objects.
     pub(super) made: u32,
     pub(super) version: u32,

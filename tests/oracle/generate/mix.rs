@@ -114,6 +114,12 @@ kinds! {
     Extenders "extenders" "NodeResourcesFit",
     /// A Permit plugin that rejects pods and lets them wait.
     Permit "permit" "NodeResourcesFit",
+    /// Groups of pods.
+    Groups "groups" "PrioritySort",
+    /// Groups that are placed within one domain of a topology.
+    GroupTopology "groupTopology" "PrioritySort",
+    /// Groups of groups.
+    GroupTrees "groupTrees" "PrioritySort",
 }
 
 /// The percentage of each kind.

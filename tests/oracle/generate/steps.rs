@@ -94,6 +94,9 @@ impl Generator<'_> {
                 self.change_resource_claims()
             };
         }
+        if self.has_groups() && self.random.chance(12 + self.mix.of(Kind::Groups) / 4) {
+            return self.change_groups();
+        }
         match self.random.weighted(&ACTS).unwrap_or(Act::Wait) {
             Act::Schedule if self.subject.has_work() => self.take(Step::Schedule(true)),
             Act::Schedule if self.random.chance(60) => self.add_pod(),
@@ -250,7 +253,7 @@ impl Generator<'_> {
     }
 
     /// Upstream goes on to bind a pod that is gone, until its devices are ready or late.
-    fn waits_for_devices(&self, pod: &Reference) -> bool {
+    pub(super) fn waits_for_devices(&self, pod: &Reference) -> bool {
         self.mix.of(Kind::DeviceConditions) > 0 && self.subject.is_assumed(pod)
     }
 

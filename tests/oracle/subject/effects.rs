@@ -199,8 +199,11 @@ impl Effects {
                 let retry = retries && result.is_err();
                 self.ended.extend(pod.map(|pod| Input::WriteEnded { pod, retry }));
             }
-            // Evictions are stored separately, and histories have no groups.
-            Effect::Evict { .. } | Effect::PatchGroupStatus(_) => {}
+            // Evictions are stored separately.
+            Effect::Evict { .. } => {}
+            Effect::PatchGroupStatus(patch) => lock(&self.world).patch_group(&patch.group, &patch.uid.text(), || {
+                condition("PodGroupInitiallyScheduled", &patch.condition)
+            }),
             Effect::PatchPodStatus(patch) => patch_status(&mut lock(&self.world), &patch),
             Effect::RecordEvent(event) => {
                 if event.reason == *"FailedScheduling" {

@@ -12,6 +12,8 @@ use super::calls::lock;
 pub(super) struct Observations {
     /// How often pods went into a queue, by `queue/EVENT`.
     pub(super) moves: BTreeMap<String, u64>,
+    /// How often pods or groups were new in a queue, by `type/queue/EVENT`.
+    pub(super) entities: BTreeMap<String, u64>,
     /// Violations.
     pub(super) anomalies: Vec<String>,
     /// The pod of the last attempt.
@@ -25,13 +27,18 @@ impl Observer for Recorder {
     fn observe(&self, observation: Observation<'_>) {
         let mut observations = lock(&self.0);
         match observation {
-            Observation::QueueIncoming { queue, event, .. } => {
+            Observation::QueueIncoming { queue, event, entity, is_entity } => {
                 let queue = match queue {
                     QueueName::Active => "active",
                     QueueName::Backoff => "backoff",
                     QueueName::Unschedulable => "unschedulable",
                 };
-                *observations.moves.entry(format!("{queue}/{event}")).or_default() += 1;
+                let moves = observations.moves.entry(format!("{queue}/{event}")).or_default();
+                *moves += entity.pods() as u64;
+                if is_entity {
+                    let kind = entity.as_str();
+                    *observations.entities.entry(format!("{kind}/{queue}/{event}")).or_default() += 1;
+                }
             }
             Observation::Attempt { pod, .. } => observations.attempted = Some(pod.key().to_string()),
             Observation::Anomaly(text) => observations.anomalies.push(text.to_owned()),

@@ -8,15 +8,16 @@ use std::sync::{Arc, Mutex};
 use supercargo_framework::event::EventRegistration;
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, MAX_NODE_SCORE, Normalize, Permit, PermitPlugin, PreFilter,
-    PreFilterPlugin, PreScorePlugin,
+    PreFilterPlugin, PreScorePlugin, ReservePlugin,
 };
-use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Plugin, PodInfo, Status};
+use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Plugin, PodInfo, Status, Uid};
 use supercargo_plugins::unsupported_constraints;
 use supercargo_scheduler::{PluginLists, ProfileSpec};
 
 use super::calls::lock;
 use super::candidates::CandidateRecorder;
-use crate::oracle::answer::{self, Cycle};
+use super::group_trials::TrialRecorder;
+use crate::oracle::answer::{self, Cycle, Outcome};
 
 /// The probe's name.
 const NAME: &str = "Probe";
@@ -26,6 +27,10 @@ const NAME: &str = "Probe";
 pub(super) struct Seen {
     /// The first cycle. A pod that waited may be filtered again after it.
     pub(super) cycle: Option<Cycle>,
+    /// The trials of a group's pods.
+    pub(super) trials: Vec<Cycle>,
+    /// The pods of the group that are reserved.
+    reserved: BTreeSet<Uid>,
     /// The node with which Permit began.
     chosen: Option<String>,
     /// The pods nominated for each node before the cycle.
@@ -40,10 +45,10 @@ pub(super) struct Probes {
 
 impl Probes {
     /// Puts a probe into each profile.
-    pub(super) fn install(profiles: &mut [ProfileSpec]) -> Self {
+    pub(super) fn install(profiles: &mut [ProfileSpec], has_groups: bool) -> Self {
         let seen = Arc::default();
         let probe = |profile: &mut ProfileSpec| {
-            (profile.scheduler_name.clone(), Probe::install(&mut profile.plugins, &seen))
+            (profile.scheduler_name.clone(), Probe::install(&mut profile.plugins, has_groups, &seen))
         };
         Self { by_scheduler_name: profiles.iter_mut().map(probe).collect(), seen }
     }
@@ -68,6 +73,23 @@ impl Probes {
         lock(&self.seen).cycle.take()
     }
 
+    /// The trials of the last cycle, if it was a group's.
+    pub(super) fn take_trials(&self) -> Vec<Cycle> {
+        let mut trials = std::mem::take(&mut lock(&self.seen).trials);
+        for trial in &mut trials {
+            match &trial.result {
+                Some(Outcome::Node(node)) if trial.feasible.is_empty() => trial.feasible = vec![node.clone()],
+                Some(_) => {}
+                // Upstream's side reports nodes only if one was chosen.
+                None => {
+                    trial.feasible.clear();
+                    trial.scores.clear();
+                }
+            }
+        }
+        trials
+    }
+
     /// Runs the plugins of the pod's profile.
     pub(super) fn look(&self, cx: &Context<'_>, pod: &PodInfo) -> Option<Cycle> {
         Some(self.by_scheduler_name.get(&*pod.spec.scheduler_name)?.look(cx, pod))
@@ -77,16 +99,25 @@ impl Probes {
 /// Observes the cycles of a profile.
 struct Probe {
     plugins: PluginLists,
+    /// Whether pods have groups.
+    has_groups: bool,
     seen: Arc<Mutex<Seen>>,
 }
 
 impl Probe {
     /// Puts a probe before the plugins.
-    fn install(plugins: &mut PluginLists, seen: &Arc<Mutex<Seen>>) -> Arc<Self> {
-        let probe = Arc::new(Self { plugins: plugins.clone(), seen: Arc::clone(seen) });
+    fn install(plugins: &mut PluginLists, has_groups: bool, seen: &Arc<Mutex<Seen>>) -> Arc<Self> {
+        let probe = Arc::new(Self { plugins: plugins.clone(), has_groups, seen: Arc::clone(seen) });
         plugins.pre_filter.insert(0, Arc::clone(&probe) as _);
         plugins.pre_score.insert(0, Arc::clone(&probe) as _);
+        plugins.reserve.insert(0, Arc::clone(&probe) as _);
         plugins.permit.insert(0, Arc::clone(&probe) as _);
+        for plugin in &mut plugins.pod_group_post_filter {
+            let (name, points) = (plugin.name(), Arc::clone(plugin).extension_points());
+            if let Some(inner) = points.pod_group_post_filter {
+                *plugin = Arc::new(TrialRecorder { name, inner, seen: Arc::clone(&probe.seen) });
+            }
+        }
         for plugin in &mut plugins.post_filter {
             let (name, points) = (plugin.name(), Arc::clone(plugin).extension_points());
             if let Some(inner) = points.post_filter {
@@ -110,7 +141,8 @@ impl Plugin for Probe {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new().pre_filter(&self).pre_score(&self).permit(&self).enqueue_extensions(&self)
+        let points = ExtensionPoints::new().pre_filter(&self).pre_score(&self).reserve(&self);
+        points.permit(&self).enqueue_extensions(&self)
     }
 }
 
@@ -131,14 +163,40 @@ impl PermitPlugin for Probe {
 impl PreFilterPlugin for Probe {
     fn pre_filter(&self, cx: &Context<'_>, _: &mut CycleState, pod: &PodInfo) -> PreFilter {
         let cycle = self.look(cx, pod);
-        lock(&self.seen).cycle.get_or_insert(cycle);
+        let mut seen = lock(&self.seen);
+        if !self.is_member(pod) {
+            seen.cycle.get_or_insert(cycle);
+        } else if seen.chosen.is_none() {
+            // Before Permit.
+            seen.trials.push(cycle);
+        }
         PreFilter::Skip
+    }
+}
+
+/// A trial of a group's pod ends with Reserve.
+impl ReservePlugin for Probe {
+    fn reserve(&self, _: &Context<'_>, _: &mut CycleState, pod: &PodInfo, node: &Arc<str>) -> Status {
+        let mut seen = lock(&self.seen);
+        seen.reserved.insert(pod.uid.clone());
+        let key = pod.key().to_string();
+        if let Some(trial) = seen.trials.last_mut().filter(|trial| trial.pod == key) {
+            trial.result.get_or_insert_with(|| Outcome::Node(node.to_string()));
+        }
+        Status::success()
+    }
+
+    fn unreserve(&self, _: &Context<'_>, _: &mut CycleState, pod: &PodInfo, _: &Arc<str>) {
+        lock(&self.seen).reserved.remove(&pod.uid);
     }
 }
 
 impl PreScorePlugin for Probe {
     fn pre_score(&self, cx: &Context<'_>, _: &mut CycleState, pod: &PodInfo, nodes: &[NodeIndex]) -> Status {
-        if let Some(cycle) = &mut lock(&self.seen).cycle {
+        let is_member = self.is_member(pod);
+        let mut seen = lock(&self.seen);
+        let cycle = if is_member { seen.trials.last_mut() } else { seen.cycle.as_mut() };
+        if let Some(cycle) = cycle {
             // With extenders, the search begins where the last one ended.
             let feasible = cx.nodes().iter().filter(|(index, _)| nodes.contains(index));
             cycle.feasible = feasible.map(|(_, node)| node.name().to_string()).collect();
@@ -149,6 +207,11 @@ impl PreScorePlugin for Probe {
 }
 
 impl Probe {
+    /// Whether the pod is tried with its group.
+    fn is_member(&self, pod: &PodInfo) -> bool {
+        self.has_groups && pod.spec.group().is_some()
+    }
+
     /// Runs every filter on every node separately.
     fn judge(&self, cx: &Context<'_>, pod: &PodInfo, cycle: &mut Cycle) {
         let mut states: BTreeMap<&'static str, CycleState> = BTreeMap::new();
@@ -204,8 +267,10 @@ impl Probe {
         let Some(filter) = points.filter else { return Status::success() };
         let seen = lock(&self.seen);
         let nominated = seen.nominated.get(&**node.name()).into_iter().flatten();
-        let nominated: Vec<_> =
-            nominated.filter(|other| other.priority >= pod.priority && other.uid != pod.uid).collect();
+        let nominated =
+            nominated.filter(|other| other.priority >= pod.priority && other.uid != pod.uid);
+        // Those of the group that have a node are not nominated meanwhile.
+        let nominated: Vec<_> = nominated.filter(|other| !seen.reserved.contains(&other.uid)).collect();
         if !nominated.is_empty() {
             let (mut state, mut node) = (state.clone(), node.clone());
             for other in nominated {

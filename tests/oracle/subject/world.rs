@@ -123,6 +123,23 @@ impl World {
         }
     }
 
+    /// Patches a condition of a PodGroup, unless the group is deleted or replaced.
+    pub(super) fn patch_group(&mut self, key: &str, uid: &str, condition: impl FnOnce() -> Value) {
+        let (namespace, name) = key.split_once('/').unwrap_or_default();
+        let group = Reference::pod_group(namespace, name);
+        if self.get(&group).is_none_or(|group| group["metadata"]["uid"] != *uid) {
+            return;
+        }
+        // Its effect is among the groups of the answer.
+        self.writes.push(Write {
+            verb: "patch status".to_owned(),
+            resource: "podgroups".to_owned(),
+            name: name.to_owned(),
+            body: Value::Null,
+        });
+        self.write(&group, |group| set_condition(group, condition()));
+    }
+
     /// A request of a plugin during PreBind.
     pub(super) fn call(&mut self, call: ApiCall) -> Result<Value, ApiError> {
         match call {
@@ -242,7 +259,7 @@ pub(super) fn remove(object: &mut Value, outer: &str, inner: &str) {
     }
 }
 
-/// Sets a condition of a pod.
+/// Sets a condition of a pod or a group.
 pub(super) fn set_condition(pod: &mut Value, condition: Value) {
     let conditions = &mut pod["status"]["conditions"];
     if !conditions.is_array() {
