@@ -241,14 +241,18 @@ fn aligned(upstream: &Answer, ours: &Answer) -> (Value, Value) {
     (shown(&theirs), shown(&ours))
 }
 
-/// Pods that waited for their group join it one by one upstream, and together here. So only the last
-/// move counts.
+/// Pods that waited for their group join it one by one upstream, and together here. When a pod leaves
+/// the queue, upstream queues the others of its group again, even if it was not among them.
 fn align_arrivals(before: &Answer, answers: [&mut Answer; 2]) {
     for answer in answers {
-        let waited = |(name, pod): &(&String, &Pod)| {
-            pod.place != "aside" && before.pods.get(*name).is_some_and(|pod| pod.place == "aside")
+        let was = |name: &String| before.pods.get(name).map(|pod| &*pod.place);
+        let joins = |(name, pod): &(&String, &Pod)| was(name) == Some("aside") && pod.place != "aside";
+        let left = |(name, pod): (&String, &Pod)| {
+            let is_gone = answer.pods.get(name).is_none_or(|pod| matches!(&*pod.place, "bound" | "none"));
+            is_gone && pod.place != "bound"
         };
-        if answer.pods.iter().filter(waited).count() > 1 {
+        let has_left = !before.groups.is_empty() && before.pods.iter().any(left);
+        if has_left || answer.pods.iter().filter(joins).count() > 1 {
             answer.moves.retain(|name, _| !name.ends_with("/UnscheduledPodAdd"));
             answer.entities.retain(|name, _| !name.ends_with("/UnscheduledPodAdd"));
         }

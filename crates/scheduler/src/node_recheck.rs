@@ -39,9 +39,10 @@ impl Scheduler {
             this.forget(&pod.uid);
             Ok(this.recheck(now, &pod, profile, &node)?)
         });
-        if let Err(error) = self.cache.assume(pod, node) {
+        if let Err(error) = self.cache.assume(Arc::clone(&pod), node) {
             self.anomaly(&error.to_string());
         }
+        self.settle_member(&pod);
         verdict.is_ok_and(|status| status.is_rejected())
     }
 

@@ -98,7 +98,10 @@ impl Generator<'_> {
                 group["metadata"]["annotations"]["note"] = json!(this.version.to_string());
             }),
             Act::DeleteObject => self.take(Step::Delete(group)),
-            Act::ReplaceObject => self.create_group(place),
+            Act::ReplaceObject => {
+                self.take(Step::Delete(group))?;
+                self.create_group(place)
+            }
             Act::Forget => {
                 self.plans.remove(place);
                 Ok(())

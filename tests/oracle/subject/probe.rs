@@ -6,6 +6,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use supercargo_framework::event::EventRegistration;
+use supercargo_framework::labels::Labels;
+use supercargo_framework::objects::GroupKey;
 use supercargo_framework::plugin::{
     EnqueueExtensions, ExtensionPoints, MAX_NODE_SCORE, Normalize, Permit, PermitPlugin, PreFilter,
     PreFilterPlugin, PreScorePlugin, ReservePlugin,
@@ -254,6 +256,16 @@ impl Probe {
         }
     }
 
+    /// A nominated pod. As upstream, only the names of pods of the same attempt are known.
+    fn as_nominated(&self, cx: &Context<'_>, pod: &PodInfo, other: &Arc<PodInfo>) -> Arc<PodInfo> {
+        let root = |pod: &PodInfo| cx.forest().root_of(&GroupKey::of_pods(pod.group_key()?));
+        if !self.is_member(pod) || !self.is_member(other) || root(pod) != root(other) {
+            return Arc::clone(other);
+        }
+        let (labels, spec) = (Labels::default(), Arc::default());
+        Arc::new(PodInfo { priority: 0, labels, spec, ..PodInfo::clone(other) })
+    }
+
     /// Runs a filter on a node as it is and, if nominated pods matter, with them.
     fn filter(
         &self,
@@ -267,16 +279,16 @@ impl Probe {
         let Some(filter) = points.filter else { return Status::success() };
         let seen = lock(&self.seen);
         let nominated = seen.nominated.get(&**node.name()).into_iter().flatten();
-        let nominated =
-            nominated.filter(|other| other.priority >= pod.priority && other.uid != pod.uid);
         // Those of the group that have a node are not nominated meanwhile.
-        let nominated: Vec<_> = nominated.filter(|other| !seen.reserved.contains(&other.uid)).collect();
+        let nominated = nominated.filter(|other| other.uid != pod.uid && !seen.reserved.contains(&other.uid));
+        let nominated = nominated.map(|other| self.as_nominated(cx, pod, other));
+        let nominated: Vec<_> = nominated.filter(|other| other.priority >= pod.priority).collect();
         if !nominated.is_empty() {
             let (mut state, mut node) = (state.clone(), node.clone());
             for other in nominated {
-                node.add_pod(Arc::clone(other));
+                node.add_pod(Arc::clone(&other));
                 if let Some(extensions) = points.pre_filter.as_ref().and_then(|plugin| plugin.extensions()) {
-                    extensions.add_pod(&mut state, pod, other, &node);
+                    extensions.add_pod(&mut state, pod, &other, &node);
                 }
             }
             let status = filter.filter(cx, &state, pod, &node);
