@@ -170,7 +170,8 @@ pub(super) fn compared(upstream: &[Answer], ours: &[Answer], meant: &Excuses<'_>
         found.retain(|difference| {
             let excuse = meant.excuse(difference).filter(|entry| {
                 let times = times.entry(*entry).or_default();
-                *times += 1;
+                // A move is among those of entities, too.
+                *times += u64::from(!difference.path.starts_with("entities."));
                 meant.0[*entry].limit(&ours).is_none_or(|limit| *times <= limit)
             });
             if let Some(entry) = excuse {
@@ -433,9 +434,15 @@ pub(super) struct Excuses<'a>(Vec<&'a Entry>);
 
 impl Excuses<'_> {
     fn excuse(&self, difference: &Difference) -> Option<usize> {
-        // A trial of a group's pod is like a cycle.
-        let of_trial = difference.path.strip_prefix("trials.").and_then(|path| path.split_once('.'));
-        let path = of_trial.map_or_else(|| difference.path.clone(), |(_, path)| format!("cycle.{path}"));
+        // A trial of a group's pod is like a cycle, and an entity moves as its pods do.
+        let path = match difference.path.split('.').collect::<Vec<_>>()[..] {
+            ["trials", _, ref rest @ ..] => [&["cycle"], rest].concat().join("."),
+            ["entities", ref rest @ ..] => {
+                let name = rest.join(".");
+                format!("moves.{}", name.split_once('/').map_or(&*name, |(_, of_pods)| of_pods))
+            }
+            _ => difference.path.clone(),
+        };
         self.0.iter().position(|entry| {
             matches(&entry.path, &path)
                 && difference.upstream.contains(&entry.upstream)

@@ -261,6 +261,9 @@ impl Profile {
         }
         let every = lists.every_plugin();
         let events: Vec<_> = every.iter().filter_map(events_of).collect();
+        let registered_kinds = events.iter().flat_map(|(_, events)| kinds_of(events.as_deref())).collect();
+        let events = events.into_iter().map(|(name, events)| (name, events.unwrap_or_else(all_events)));
+        let events = events.collect();
         Ok(Self {
             scheduler_name: name.as_str().into(),
             percentage_of_nodes_to_score: spec.percentage_of_nodes_to_score,
@@ -297,7 +300,7 @@ impl Profile {
                 .map(|Named { name, plugin }| NamedBinder { name: name.into(), plugin })
                 .collect(),
             post_bind: at_point!(name, lists.post_bind, post_bind, "postBind")?,
-            registered_kinds: events.iter().flat_map(|(_, events)| kinds_of(events)).collect(),
+            registered_kinds,
             plugins: every,
             events,
             table_plugins: lists.table_plugins(),
@@ -339,9 +342,8 @@ fn caching_of(plugin: &Arc<dyn Plugin>) -> Option<Named<dyn Caching>> {
     Some(Named { name: plugin.name(), plugin: caching })
 }
 
-/// A plugin that can reject a pod, with the events it registers for; if it registers for none,
-/// [`all_events`].
-fn events_of(plugin: &Arc<dyn Plugin>) -> Option<(Text, Vec<EventRegistration>)> {
+/// A plugin that can reject a pod, with the events it registers for, if it does.
+fn events_of(plugin: &Arc<dyn Plugin>) -> Option<(Text, Option<Vec<EventRegistration>>)> {
     let points = Arc::clone(plugin).extension_points();
     let rejects = points.pre_enqueue.is_some()
         || points.pre_filter.is_some()
@@ -349,18 +351,19 @@ fn events_of(plugin: &Arc<dyn Plugin>) -> Option<(Text, Vec<EventRegistration>)>
         || points.reserve.is_some()
         || points.permit.is_some();
     let events = points.enqueue_extensions.map(EnqueueExtensions::events_to_register);
-    (rejects || events.is_some()).then(|| (Text::Static(plugin.name()), events.unwrap_or_else(all_events)))
+    (rejects || events.is_some()).then(|| (Text::Static(plugin.name()), events))
 }
 
-/// The events for plugins that register for none, and for extenders: every event of pods, nodes and
-/// [`EVENT_KINDS`]. Same as upstream's UnrollWildCardResource.
+/// The events for plugins that register for none, and for extenders: every event of pods, nodes,
+/// [`EVENT_KINDS`] and PodGroups. Same as upstream's UnrollWildCardResource.
 pub fn all_events() -> Vec<EventRegistration> {
-    let others = EVENT_KINDS.map(EventResource::Other);
+    let others = EVENT_KINDS.into_iter().chain([resources::POD_GROUP]).map(EventResource::Other);
     let resources = [EventResource::Pod, EventResource::Node].into_iter().chain(others);
     resources.map(|resource| EventRegistration::always(resource, ActionType::ALL)).collect()
 }
 
-/// The kinds of [`all_events`], without pods and nodes. As upstream, kinds that plugins only read,
+/// The kinds of [`all_events`], without pods, nodes and PodGroups, which exist with a feature gate
+/// only. As upstream, kinds that plugins only read,
 /// such as Services, are not among them, nor are VolumeAttachments and kinds outside Kubernetes.
 pub const EVENT_KINDS: [Text; 8] = [
     resources::PERSISTENT_VOLUME,
@@ -373,8 +376,9 @@ pub const EVENT_KINDS: [Text; 8] = [
     resources::DEVICE_CLASS,
 ];
 
-/// The kinds of these events.
-fn kinds_of(events: &[EventRegistration]) -> Vec<Text> {
+/// The kinds of these events; without any, [`EVENT_KINDS`].
+fn kinds_of(events: Option<&[EventRegistration]>) -> Vec<Text> {
+    let Some(events) = events else { return EVENT_KINDS.to_vec() };
     let kinds = |registration: &EventRegistration| match &registration.event.resource {
         EventResource::Other(kind) => vec![kind.clone()],
         EventResource::Any => EVENT_KINDS.to_vec(),

@@ -77,14 +77,7 @@ impl Quorum {
 impl Scheduler {
     /// Tries a group. Its pods that do not get a node come back to the queue together.
     pub(crate) fn schedule_group(&mut self, now: Now, group: QueuedGroup, calls: &mut dyn Calls) {
-        let QueuedGroup { entry, key, mut members } = group;
-        members.retain(|member| {
-            let skips = self.skips(member);
-            if skips {
-                self.queue.done(member.uid());
-            }
-            !skips
-        });
+        let QueuedGroup { entry, key, members } = group;
         let (root, members, strays) = GroupNode::new(self.objects.forest(), &key, members);
         for member in strays {
             self.anomaly(&format!(
@@ -93,15 +86,47 @@ impl Scheduler {
             ));
             self.with_queue(now, |queue, cx| queue.retry(cx, member, &NOT_IN_TREE));
         }
-        let outcome = if members.is_empty() {
-            // This lets pods that came meanwhile continue.
-            GroupOutcome::Scheduled
-        } else {
-            let outcome = self.attempt_group(now, root, members, calls);
-            self.objects.end_sharing();
-            outcome
+        let outcome = match self.validate_group(&root, &members) {
+            Ok(()) => self.schedule_agreeing(now, root, members, calls),
+            // As upstream, such an attempt is not counted.
+            Err(error) => {
+                let verdicts = Verdicts::new(&root, Trial::refused(GroupFailure::Error(error)));
+                self.submit(now, members, verdicts, None);
+                GroupOutcome::Failed
+            }
         };
         self.with_queue(now, |queue, cx| queue.end_group(cx, entry, outcome));
+    }
+
+    /// Tries a group whose pods agree, without those that are being deleted.
+    fn schedule_agreeing(
+        &mut self,
+        now: Now,
+        root: GroupNode,
+        mut members: Vec<QueuedPod>,
+        calls: &mut dyn Calls,
+    ) -> GroupOutcome {
+        let known = members.len();
+        members.retain(|member| {
+            let skips = self.skips(member);
+            if skips {
+                self.queue.done(member.uid());
+            }
+            !skips
+        });
+        if members.is_empty() {
+            // This lets pods that came meanwhile continue.
+            return GroupOutcome::Scheduled;
+        }
+        let (root, members) = if members.len() == known {
+            (root, members)
+        } else {
+            let (root, members, _) = GroupNode::new(self.objects.forest(), &root.key, members);
+            (root, members)
+        };
+        let outcome = self.attempt_group(now, root, members, calls);
+        self.objects.end_sharing();
+        outcome
     }
 
     /// The pods of a group that are on nodes, in no order.
@@ -119,12 +144,6 @@ impl Scheduler {
     ) -> GroupOutcome {
         let from = self.observer.time_point();
         let profile = members[0].profile;
-        if let Err(error) = self.validate_group(&root, &members) {
-            // As upstream, such an attempt is not counted.
-            let verdicts = Verdicts::new(&root, Trial::refused(GroupFailure::Error(error)));
-            self.submit(now, members, verdicts, None);
-            return GroupOutcome::Failed;
-        }
         let is_enabled = |plugin: &Named<_>| plugin.name == GANG_SCHEDULING;
         if self.profiles.get(profile).pre_enqueue.iter().any(is_enabled) {
             root.require_minimum(self.objects.forest());
@@ -153,7 +172,7 @@ impl Scheduler {
         let Some(group) = self.objects.forest().spec(&root.key) else {
             return Err(format!("failed to get podGroup {}", root.key));
         };
-        let first = &members[0].pod.spec;
+        let Some(first) = members.first().map(|member| &member.pod.spec) else { return Ok(()) };
         let (never_preempts, of_group) = if self.features.enabled(Feature::PodGroupPreemptionPolicy) {
             (group.never_preempts == Some(true), " as the pod group's preemption policy")
         } else {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"reflect"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 )
 
@@ -25,7 +27,7 @@ func orderGroups(sched *scheduler.Scheduler) {
 		generators := *field[[]fwk.PlacementGeneratePlugin](fw, "placementGeneratePlugins")
 		for i, plugin := range generators {
 			handle := field[fwk.Handle](plugin, "handle")
-			*handle = orderedHandle{*handle}
+			*handle = orderedHandle{*handle, true}
 			generators[i] = orderedPlacements{plugin}
 		}
 		orderPlacementScores(fw)
@@ -33,7 +35,7 @@ func orderGroups(sched *scheduler.Scheduler) {
 			if pl, ok := plugin.(*defaultpreemption.DefaultPreemption); ok {
 				evaluator := reflect.ValueOf(pl).Elem().FieldByName("podGroupEvaluator").Elem().UnsafePointer()
 				handle := &(*preemption.PodGroupEvaluator)(evaluator).Handle
-				*handle = orderedHandle{*handle}
+				*handle = orderedHandle{*handle, false}
 			}
 		}
 	}
@@ -95,19 +97,23 @@ func (firstPlacement) NormalizePlacementScore(
 	return nil
 }
 
-// orderedHandle lists the pods of a group in snapshot order.
-type orderedHandle struct{ fwk.Handle }
+// orderedHandle lists the scheduled pods of a group in snapshot order, or by name.
+type orderedHandle struct {
+	fwk.Handle
+	byName bool
+}
 
 func (o orderedHandle) SnapshotSharedLister() fwk.SharedLister {
-	return orderedLister{o.Handle.MutableSnapshotSharedLister()}
+	return orderedLister{o.Handle.MutableSnapshotSharedLister(), o.byName}
 }
 
 func (o orderedHandle) MutableSnapshotSharedLister() fwk.MutableSnapshotSharedLister {
-	return orderedLister{o.Handle.MutableSnapshotSharedLister()}
+	return orderedLister{o.Handle.MutableSnapshotSharedLister(), o.byName}
 }
 
 type orderedLister struct {
 	fwk.MutableSnapshotSharedLister
+	byName bool
 }
 
 func (o orderedLister) PodGroupStates() fwk.PodGroupStateLister {
@@ -115,35 +121,65 @@ func (o orderedLister) PodGroupStates() fwk.PodGroupStateLister {
 }
 
 func (o orderedLister) CompositePodGroupStates() fwk.CompositePodGroupStateLister {
-	return orderedComposites{o.MutableSnapshotSharedLister.CompositePodGroupStates()}
+	return wholeComposites{o.MutableSnapshotSharedLister.CompositePodGroupStates()}
 }
+
+// wholePrefix begins the name of a group that stands for all groups below a composite one.
+const wholePrefix = "\x00"
 
 type orderedStates struct {
 	fwk.PodGroupStateLister
-	nodes fwk.SharedLister
+	lister orderedLister
 }
 
 func (o orderedStates) Get(namespace, name string) (fwk.PodGroupState, error) {
+	if root, isWhole := strings.CutPrefix(name, wholePrefix); isWhole {
+		whole := orderedState{lister: o.lister}
+		key := fwk.CompositePodGroupKey(namespace, root)
+		for state, err := range helper.GetPodGroupStates(o.lister.MutableSnapshotSharedLister, key) {
+			if err != nil {
+				return nil, err
+			}
+			whole.pods = append(whole.pods, state.ScheduledPods()...)
+		}
+		return whole, nil
+	}
 	state, err := o.PodGroupStateLister.Get(namespace, name)
 	if err != nil {
 		return nil, err
 	}
-	return orderedState{state, o.nodes}, nil
+	return orderedState{state, state.ScheduledPods(), o.lister}, nil
 }
 
 type orderedState struct {
 	fwk.PodGroupState
-	nodes fwk.SharedLister
+	pods   []*v1.Pod
+	lister orderedLister
 }
 
 func (o orderedState) ScheduledPods() []*v1.Pod {
-	ranks := ranksOfPods(o.nodes)
-	pods := o.PodGroupState.ScheduledPods()
-	slices.SortFunc(pods, func(a, b *v1.Pod) int {
+	ranks := map[types.UID]int{}
+	if !o.lister.byName {
+		ranks = ranksOfPods(o.lister)
+	}
+	slices.SortFunc(o.pods, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(ranks[a.UID], ranks[b.UID]), cmp.Compare(a.Name, b.Name))
 	})
-	return pods
+	return o.pods
 }
+
+type wholeComposites struct{ fwk.CompositePodGroupStateLister }
+
+func (w wholeComposites) Get(namespace, name string) (fwk.CompositePodGroupState, error) {
+	if _, err := w.CompositePodGroupStateLister.Get(namespace, name); err != nil {
+		return nil, err
+	}
+	return wholeComposite{fwk.PodGroupKey(namespace, wholePrefix+name)}, nil
+}
+
+type wholeComposite struct{ whole fwk.EntityKey }
+
+func (w wholeComposite) GetChildren() []fwk.EntityKey { return []fwk.EntityKey{w.whole} }
 
 // ranksOfPods numbers the pods on nodes in snapshot order.
 func ranksOfPods(lister fwk.SharedLister) map[types.UID]int {
@@ -158,26 +194,6 @@ func ranksOfPods(lister fwk.SharedLister) map[types.UID]int {
 		}
 	}
 	return ranks
-}
-
-type orderedComposites struct {
-	fwk.CompositePodGroupStateLister
-}
-
-func (o orderedComposites) Get(namespace, name string) (fwk.CompositePodGroupState, error) {
-	state, err := o.CompositePodGroupStateLister.Get(namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	return orderedComposite{state}, nil
-}
-
-type orderedComposite struct{ fwk.CompositePodGroupState }
-
-func (o orderedComposite) GetChildren() []fwk.EntityKey {
-	children := slices.Clone(o.CompositePodGroupState.GetChildren())
-	slices.SortFunc(children, func(a, b fwk.EntityKey) int { return cmp.Compare(a.Name, b.Name) })
-	return children
 }
 
 // orderVictims orders the pods of each group that is preempted whole: first one of this node, then

@@ -194,6 +194,12 @@ impl Generator<'_> {
 
     fn create_group(&mut self, place: usize) -> Result<()> {
         let plan = self.plans[place].clone();
+        // Of the pods that wait for a group, upstream asks PreEnqueue about a random one first, and
+        // perhaps about no other.
+        let members = self.members(&plan.group);
+        if members.len() > 1 && members.iter().any(|pod| !pod["spec"]["schedulingGates"].is_null()) {
+            return Ok(());
+        }
         let Reference { api_version, kind, namespace, name } = &plan.group;
         let policy = if plan.is_gang {
             json!({ "gang": self.minimum(kind == COMPOSITE) })
@@ -286,17 +292,19 @@ impl Generator<'_> {
 
     /// A random pod of a group.
     fn some_member(&mut self, group: &Reference) -> Option<Reference> {
-        let pods = self.subject.objects("Pod");
-        let members: Vec<Reference> = pods
-            .iter()
-            .filter(|pod| {
-                pod["spec"]["schedulingGroup"]["podGroupName"] == *group.name
-                    && pod["metadata"]["namespace"] == *group.namespace
-            })
-            .map(Reference::of)
-            .collect();
-        let member = members.get(self.random.below(members.len().max(1)))?;
-        (!self.waits_for_devices(member)).then(|| member.clone())
+        let members = self.members(group);
+        let member = Reference::of(members.get(self.random.below(members.len().max(1)))?);
+        (!self.waits_for_devices(&member)).then_some(member)
+    }
+
+    /// The pods of a group.
+    fn members(&self, group: &Reference) -> Vec<Value> {
+        let mut pods = self.subject.objects("Pod");
+        pods.retain(|pod| {
+            pod["spec"]["schedulingGroup"]["podGroupName"] == *group.name
+                && pod["metadata"]["namespace"] == *group.namespace
+        });
+        pods
     }
 }
 

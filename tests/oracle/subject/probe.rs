@@ -163,26 +163,31 @@ impl PermitPlugin for Probe {
 }
 
 impl PreFilterPlugin for Probe {
-    fn pre_filter(&self, cx: &Context<'_>, _: &mut CycleState, pod: &PodInfo) -> PreFilter {
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
         let cycle = self.look(cx, pod);
         let mut seen = lock(&self.seen);
         if !self.is_member(pod) {
             seen.cycle.get_or_insert(cycle);
         } else if seen.chosen.is_none() {
             // Before Permit.
+            state.write(TrialNumber(seen.trials.len()));
             seen.trials.push(cycle);
         }
         PreFilter::Skip
     }
 }
 
+/// The position of a trial. A pod that is bound has the state of its trial.
+#[derive(Clone, Debug)]
+struct TrialNumber(usize);
+
 /// A trial of a group's pod ends with Reserve.
 impl ReservePlugin for Probe {
-    fn reserve(&self, _: &Context<'_>, _: &mut CycleState, pod: &PodInfo, node: &Arc<str>) -> Status {
+    fn reserve(&self, _: &Context<'_>, state: &mut CycleState, pod: &PodInfo, node: &Arc<str>) -> Status {
         let mut seen = lock(&self.seen);
         seen.reserved.insert(pod.uid.clone());
-        let key = pod.key().to_string();
-        if let Some(trial) = seen.trials.last_mut().filter(|trial| trial.pod == key) {
+        let number = state.read::<TrialNumber>().map(|number| number.0);
+        if let Some(trial) = number.and_then(|number| seen.trials.get_mut(number)) {
             trial.result.get_or_insert_with(|| Outcome::Node(node.to_string()));
         }
         Status::success()
