@@ -205,7 +205,11 @@ impl Scheduler {
         let commands = cx.take_commands();
         if sampling.is_some() {
             let start = self.next_start_node + passed;
-            self.next_start_node = start.checked_rem(self.cache.nodes().len()).unwrap_or(0);
+            let nodes = match scope {
+                Scope::Member(Some(nodes)) => nodes.len(),
+                _ => self.cache.nodes().len(),
+            };
+            self.next_start_node = start.checked_rem(nodes).unwrap_or(0);
         }
         self.execute(now, commands);
         result

@@ -102,6 +102,43 @@ fn a_gang_is_bound_once_it_is_complete() {
 }
 
 #[test]
+fn pods_beyond_the_minimum_do_not_wait_on_permit() {
+    let mut bed = bed();
+    bed.node(with_cpus("n", "4"));
+    bed.group(gang(2));
+    for name in ["a", "b", "c"] {
+        bed.pod(member(name, "1"));
+    }
+    assert!(bed.cycle());
+    let lines = bed.effect_lines();
+    let bound = lines.iter().filter(|line| line.ends_with("bind to n")).count();
+    assert_eq!(bound, 3, "{lines:?}");
+}
+
+#[test]
+fn a_queued_gang_goes_on_without_a_deleted_pod() {
+    let mut bed = bed();
+    bed.group(gang(2));
+    bed.pod(member("a", "1"));
+    bed.pod(member("b", "1"));
+    bed.handle(Input::QueuedPod(Notification::Deleted(Arc::new(member("b", "1").build()))));
+    // As upstream, PreEnqueue does not hold it before its attempt.
+    assert_eq!(bed.places(&["a"]), [Some(Place::Active)]);
+}
+
+#[test]
+fn pods_that_are_being_deleted_must_agree_too() {
+    let mut bed = bed();
+    bed.node(with_cpus("n", "4"));
+    bed.group(gang(1));
+    bed.pod(member("a", "1"));
+    bed.pod(member("b", "1").priority(1).terminating());
+    assert!(bed.cycle());
+    let lines = bed.effect_lines();
+    assert!(lines.iter().any(|line| line.contains("should have the same priority")), "{lines:?}");
+}
+
+#[test]
 fn a_gang_that_does_not_fit_leaves_all_its_room() {
     let mut bed = bed();
     bed.node(with_cpus("n", "2"));
