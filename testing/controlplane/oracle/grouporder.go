@@ -32,9 +32,13 @@ func orderGroups(sched *scheduler.Scheduler) {
 		}
 		orderPlacementScores(fw)
 		for _, plugin := range *field[[]fwk.PodGroupPostFilterPlugin](fw, "podGroupPostFilterPlugins") {
-			if pl, ok := plugin.(*defaultpreemption.DefaultPreemption); ok {
-				evaluator := reflect.ValueOf(pl).Elem().FieldByName("podGroupEvaluator").Elem().UnsafePointer()
-				handle := &(*preemption.PodGroupEvaluator)(evaluator).Handle
+			pl, ok := plugin.(*defaultpreemption.DefaultPreemption)
+			if !ok {
+				continue
+			}
+			// Nil without the feature gate.
+			if evaluator := reflect.ValueOf(pl).Elem().FieldByName("podGroupEvaluator"); !evaluator.IsNil() {
+				handle := &(*preemption.PodGroupEvaluator)(evaluator.Elem().UnsafePointer()).Handle
 				*handle = orderedHandle{*handle, false}
 			}
 		}
@@ -168,7 +172,9 @@ func (o orderedState) ScheduledPods() []*v1.Pod {
 	return o.pods
 }
 
-type wholeComposites struct{ fwk.CompositePodGroupStateLister }
+type wholeComposites struct {
+	fwk.CompositePodGroupStateLister
+}
 
 func (w wholeComposites) Get(namespace, name string) (fwk.CompositePodGroupState, error) {
 	if _, err := w.CompositePodGroupStateLister.Get(namespace, name); err != nil {

@@ -8,6 +8,7 @@ use super::configuration::PROFILES;
 use super::generator::Generator;
 use super::mix::Kind;
 use super::nodes::{HOSTNAME, ZONE};
+use super::pods::grow;
 use crate::oracle::history::{Reference, Step};
 use crate::oracle::subject::TURNSTILE;
 
@@ -72,7 +73,13 @@ impl Generator<'_> {
         if self.plans.is_empty() || (matches!(act, Act::Begin) && self.plans.len() < MOST_GROUPS) {
             return self.begin_group();
         }
-        let place = self.random.below(self.plans.len());
+        let is_missing = |plan: &Plan| self.subject.object(&plan.group).is_none();
+        let missing: Vec<usize> =
+            (0..self.plans.len()).filter(|place| is_missing(&self.plans[*place])).collect();
+        let place = match act {
+            Act::CreateObject | Act::Forget if !missing.is_empty() => *self.random.pick(&missing),
+            _ => self.random.below(self.plans.len()),
+        };
         let group = self.plans[place].group.clone();
         let is_composite = group.kind == COMPOSITE;
         match act {
@@ -87,7 +94,7 @@ impl Generator<'_> {
                 Some(member) => self.take(Step::Delete(member)),
                 None => Ok(()),
             },
-            Act::CreateObject if self.subject.object(&group).is_none() => self.create_group(place),
+            Act::CreateObject | Act::Forget if missing.contains(&place) => self.create_group(place),
             Act::CreateObject | Act::ChangeMinimum => self.change(&group, |this, group| {
                 let policy = &mut group["spec"]["schedulingPolicy"];
                 if policy["gang"].is_object() {
@@ -196,9 +203,13 @@ impl Generator<'_> {
         let plan = self.plans[place].clone();
         // Of the pods that wait for a group, upstream asks PreEnqueue about a random one first, and
         // perhaps about no other.
-        let members = self.members(&plan.group);
-        if members.len() > 1 && members.iter().any(|pod| !pod["spec"]["schedulingGates"].is_null()) {
-            return Ok(());
+        for pod in self.members(&plan.group) {
+            if pod["spec"]["schedulingGates"].is_array() {
+                self.change(&Reference::of(&pod), |_, pod| {
+                    pod["spec"]["schedulingGates"] = json!([]);
+                    grow(pod);
+                })?;
+            }
         }
         let Reference { api_version, kind, namespace, name } = &plan.group;
         let policy = if plan.is_gang {
@@ -252,8 +263,7 @@ impl Generator<'_> {
         spec["schedulingGroup"] = json!({ "podGroupName": plan.group.name });
         spec["schedulerName"] = json!(plan.scheduler);
         spec["priority"] = json!(plan.priority);
-        spec["preemptionPolicy"] =
-            json!(if plan.never_preempts { "Never" } else { "PreemptLowerPriority" });
+        spec["preemptionPolicy"] = json!(if plan.never_preempts { "Never" } else { "PreemptLowerPriority" });
         // Host ports that two pods use are one of the differences on purpose.
         if let Some(node) = node.filter(|_| !spec.to_string().contains("hostPort\"")) {
             spec["nodeName"] = json!(node);

@@ -201,9 +201,11 @@ impl Effects {
             }
             // Evictions are stored separately.
             Effect::Evict { .. } => {}
-            Effect::PatchGroupStatus(patch) => lock(&self.world).patch_group(&patch.group, &patch.uid.text(), || {
-                condition("PodGroupInitiallyScheduled", &patch.condition)
-            }),
+            Effect::PatchGroupStatus(patch) => {
+                lock(&self.world).patch_group(&patch.group, &patch.uid.text(), || {
+                    condition("PodGroupInitiallyScheduled", &patch.condition)
+                })
+            }
             Effect::PatchPodStatus(patch) => patch_status(&mut lock(&self.world), &patch),
             Effect::RecordEvent(event) => {
                 if event.reason == *"FailedScheduling" {
