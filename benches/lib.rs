@@ -96,18 +96,22 @@ impl Bench {
     pub fn schedule_and_bind(&mut self) -> bool {
         let scheduled = self.scheduler.schedule_one(self.now, &mut NoCalls);
         for effect in self.scheduler.take_effects() {
-            if let Effect::Bind { pod, node, .. } = effect {
-                self.handle(Input::Bound {
-                    pod: pod.uid.clone(),
-                    by: "DefaultBinder".into(),
-                    outcome: BindOutcome::Bound,
-                });
-                let bound = PodInfo { node_name: Some(node), resource_version: "2".into(), ..(*pod).clone() };
-                self.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))));
-                self.handle(Input::QueuedPod(Notification::Deleted(pod)));
-            }
+            self.carry_out(effect);
         }
         scheduled
+    }
+
+    /// Confirms a binding as the binder and the informer would. Drops other effects.
+    pub fn carry_out(&mut self, effect: Effect) {
+        let Effect::Bind { pod, node, .. } = effect else { return };
+        self.handle(Input::Bound {
+            pod: pod.uid.clone(),
+            by: "DefaultBinder".into(),
+            outcome: BindOutcome::Bound,
+        });
+        let bound = PodInfo { node_name: Some(node), resource_version: "2".into(), ..(*pod).clone() };
+        self.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))));
+        self.handle(Input::QueuedPod(Notification::Deleted(pod)));
     }
 
     /// Advances the clock.

@@ -42,7 +42,8 @@ pub(crate) struct Args {
     /// workloads are named
     #[arg(long, conflicts_with_all = ["nodes", "go", "plain"])]
     pub(crate) million: bool,
-    /// Also measure supercargo without evaluation tables
+    /// Also measure supercargo without evaluation tables, on all nodes and with kube-scheduler's
+    /// default sampling
     #[arg(long)]
     pub(crate) plain: bool,
     /// Also measure kube-scheduler, with percentageOfNodesToScore at its default and at 100

@@ -27,7 +27,7 @@ use args::{Args, Task};
 use go::Upstream;
 use report::Row;
 use run::Outcome;
-use world::World;
+use world::{Search, World};
 
 fn main() -> Result<()> {
     let args = Args::parse();
@@ -62,12 +62,13 @@ fn row(
     let plan = Plan::new(library, &task.workload, &task.params, task.signatures, args.seed)?;
     let mut row = Row::new(task, &plan);
     for _ in 0..args.rounds() {
-        let (outcome, placed) = ours(args, &plan, false, progress)?;
+        let (outcome, placed) = ours(args, &plan, Search::Tables, progress)?;
         row.tables.push(outcome);
         if args.plain || args.run.test {
-            let (outcome, plainly) = ours(args, &plan, true, progress)?;
+            let (outcome, plainly) = ours(args, &plan, Search::Plain, progress)?;
             row.plain.push(outcome);
             ensure!(placed == plainly, "{}: the plain path puts pods elsewhere", plan.label);
+            row.plain_sample.push(ours(args, &plan, Search::PlainSample, progress)?.0);
         }
         if let Some(upstream) = upstream {
             row.upstream_default.push(upstream.run(&plan, 0, args.budget(), progress)?);
@@ -78,9 +79,9 @@ fn row(
 }
 
 /// Runs a plan on supercargo. Returns the placements in a smoke test.
-fn ours(args: &Args, plan: &Plan, plain: bool, progress: Progress) -> Result<(Outcome, Placements)> {
-    let budget = (plain && !args.run.test).then(|| args.budget());
-    let (outcome, world) = run::run(plan, World::new(plain, args.step())?, budget, progress)?;
+fn ours(args: &Args, plan: &Plan, search: Search, progress: Progress) -> Result<(Outcome, Placements)> {
+    let budget = (search != Search::Tables && !args.run.test).then(|| args.budget());
+    let (outcome, world) = run::run(plan, World::new(search, args.step())?, budget, progress)?;
     ensure!(outcome.decisions > 0, "{}: no pod was scheduled", plan.label);
     progress.at(&plan.label, "checking", 0, 1);
     check(plan, &outcome, &world, args.run.test)?;

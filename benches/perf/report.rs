@@ -23,6 +23,8 @@ pub(crate) struct Row {
     pub(crate) tables: Rounds,
     /// supercargo without evaluation tables.
     pub(crate) plain: Rounds,
+    /// The same, with upstream's default sampling.
+    pub(crate) plain_sample: Rounds,
     pub(crate) upstream_default: Vec<go::Measured>,
     pub(crate) upstream_all: Vec<go::Measured>,
 }
@@ -152,6 +154,7 @@ impl Row {
             signatures: task.signatures,
             tables: Rounds::default(),
             plain: Rounds::default(),
+            plain_sample: Rounds::default(),
             upstream_default: Vec::new(),
             upstream_all: Vec::new(),
         }
@@ -182,9 +185,10 @@ impl Row {
         };
         let own = self.tables.line(&signatures_name(self.signatures), None);
         let plain = self.plain.line("  plain path", ours);
+        let plain_sample = self.plain_sample.line("  plain path, sample", ours);
         let default = upstream("  upstream", &self.upstream_default);
         let all = upstream("  upstream, all nodes", &self.upstream_all);
-        [own, plain, default, all].into_iter().flatten().collect()
+        [own, plain, plain_sample, default, all].into_iter().flatten().collect()
     }
 
     fn to_json(&self) -> Value {
@@ -194,9 +198,11 @@ impl Row {
             "workload": self.workload, "size": self.size, "nodes": self.nodes, "pods": self.pods,
             "signatures": signatures_name(self.signatures),
             "rounds": rounds(&self.tables), "plain": rounds(&self.plain),
+            "plainSample": rounds(&self.plain_sample),
             "upstreamDefault": self.upstream_default, "upstreamAll": self.upstream_all,
             "times": {
-                "plain": times(self.plain.mean()), "upstreamDefault": times(self.upstream_default_mean()),
+                "plain": times(self.plain.mean()), "plainSample": times(self.plain_sample.mean()),
+                "upstreamDefault": times(self.upstream_default_mean()),
                 "upstreamAll": times(self.upstream_all_mean()),
             },
         })

@@ -36,6 +36,17 @@ pub(crate) struct World {
     pub(crate) spent: Spent,
 }
 
+/// How the scheduler searches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Search {
+    /// As in production.
+    Tables,
+    /// Without evaluation tables.
+    Plain,
+    /// The same, with upstream's default for percentageOfNodesToScore.
+    PlainSample,
+}
+
 /// The measurements.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spent {
@@ -68,13 +79,18 @@ impl Spent {
 }
 
 impl World {
-    /// A scheduler as in production, or one without tables.
-    pub(crate) fn new(plain: bool, step: Duration) -> Result<Self> {
+    /// A scheduler with the default configuration.
+    pub(crate) fn new(search: Search, step: Duration) -> Result<Self> {
         let config = Config::default_with(&Catalog::in_tree())
             .map_err(|errors| anyhow!("the default configuration is wrong: {errors}"))?;
         let no_annotations: [&str; 0] = [];
+        let options = Options {
+            plain: search != Search::Tables,
+            percentage_of_nodes_to_score: (search == Search::PlainSample).then_some(0),
+            ..scheduler_options(&config)
+        };
         Ok(Self {
-            scheduler: Scheduler::new(Options { plain, ..scheduler_options(&config) })?,
+            scheduler: Scheduler::new(options)?,
             pods: PodKind::new(no_annotations),
             nodes: NodeKind::new(no_annotations),
             objects: Vec::new(),

@@ -60,7 +60,7 @@ impl Cycle<'_> {
     }
 
     /// The nodes that may be chosen, in visiting order.
-    fn candidates(&self) -> &[NodeIndex] {
+    pub fn candidates(&self) -> &[NodeIndex] {
         self.candidates.unwrap_or_else(|| self.cx.nodes().order())
     }
 
@@ -69,10 +69,9 @@ impl Cycle<'_> {
     /// prepared twice, for tables and for the diagnosis.
     pub fn can_use_tables(&self) -> bool {
         self.sampling.is_none()
-            && self.candidates.is_none()
             && self.pod.spec.volumes.len() <= MOST_VOLUMES
             && !self.extenders.are_configured
-            && !self.cx.nodes().is_empty()
+            && !self.candidates().is_empty()
             && self.pod.status.nominated_node_name.is_none()
     }
 

@@ -111,6 +111,8 @@ pub struct CycleInput<'a> {
     pub cache: &'a Cache,
     /// Calls the plugins.
     pub calls: &'a PluginCalls<'a>,
+    /// The nodes that may be chosen, in visiting order; `None` for all.
+    pub candidates: Option<&'a [NodeIndex]>,
 }
 
 impl Tables {
@@ -212,6 +214,10 @@ impl Tables {
         if profile_tables.unsupported.contains(self.signer.bytes()) {
             return None;
         }
+        // Such plugins would run for all nodes.
+        if input.candidates.is_some() && !self.uncached_numbers.is_empty() {
+            return None;
+        }
         self.clock += 1;
         let mut view = View {
             cx: input.cx,
@@ -236,6 +242,7 @@ impl Tables {
             plugins,
             (signed, &uncached),
             &mut table,
+            input.candidates,
             nominated,
             verdict,
             state,

@@ -170,7 +170,8 @@ impl Scheduler {
         let nominated = cycle.nominated_nodes();
         let answer = self.tables.as_mut().filter(|_| cycle.can_use_tables()).and_then(|tables| {
             let tracking = context(&self.cache, &self.objects, &self.bindings, now).tracking();
-            let input = CycleInput { cx: &tracking, cache: &self.cache, calls: &plugins };
+            let candidates = cycle.candidates;
+            let input = CycleInput { cx: &tracking, cache: &self.cache, calls: &plugins, candidates };
             let mut verdict = |state: &CycleState, index| cycle.verdict(state, index);
             let profile = (queued.profile, profile);
             tables.answer(&input, profile, &queued.pod, &nominated, &mut verdict, state)
@@ -183,7 +184,7 @@ impl Scheduler {
         let (found, passed) = match answer {
             Some(TableAnswer { found, evaluated }) => {
                 cycle.evaluated.set(evaluated);
-                (found.map_err(|diagnosis| FailureKind::no_fit(cx.nodes().len(), *diagnosis)), 0)
+                (found.map_err(|diagnosis| FailureKind::no_fit(cycle.candidates().len(), *diagnosis)), 0)
             }
             None => cycle.run(state),
         };

@@ -39,10 +39,16 @@ struct PostFilterCycle<'a, 'b> {
     tried: &'a Trial,
     calls: &'a mut dyn Calls,
     proposals: Vec<Proposal>,
-    /// How many of them are on their nodes.
-    on_nodes: usize,
+    /// Their positions by node.
+    by_node: BTreeMap<NodeIndex, Vec<usize>>,
+    /// Whether pods on one node leave the proposals for others alone.
+    are_apart: bool,
+    /// The positions of those on their nodes.
+    on_nodes: Vec<usize>,
     /// The pods that are off their nodes.
     removed: BTreeSet<Uid>,
+    /// The nodes to which pods came back since the proposals were checked.
+    unchecked: BTreeSet<NodeIndex>,
     /// The changed nodes, as they were.
     earlier: BTreeMap<NodeIndex, NodeInfo>,
     commands: Vec<Command>,
@@ -94,8 +100,11 @@ impl Scheduler {
                 tried,
                 calls,
                 proposals: Vec::new(),
-                on_nodes: 0,
+                by_node: BTreeMap::new(),
+                are_apart: true,
+                on_nodes: Vec::new(),
                 removed: BTreeSet::new(),
+                unchecked: BTreeSet::new(),
                 earlier: BTreeMap::new(),
                 commands: Vec::new(),
             };
@@ -166,34 +175,42 @@ impl PostFilterCycle<'_, '_> {
             cycle.prepare(&mut state, index).map(|()| DryRun::new(cycle, &state).follow_pods())
         });
         let follows_pods = prepared.map_err(|kind| Status::error(kind.to_string()))?;
+        let is_cached = self.scheduler.profiles.get(queued.profile).table_plugins.is_some();
+        self.are_apart &= is_cached && !follows_pods;
+        let at = self.proposals.len();
+        self.by_node.entry(index).or_default().push(at);
         self.proposals.push(Proposal {
             member,
             node: index,
             placed: Placed { node: Arc::clone(node), state },
             follows_pods,
         });
-        self.place_next();
+        let reserves = self.place(at);
+        // What it reserves may be missing on other nodes.
+        self.are_apart &= !reserves;
         Ok(())
     }
 
-    /// Puts the next member on its node. As upstream, what Reserve says does not matter.
-    fn place_next(&mut self) {
-        let index = self.proposals[self.on_nodes].node;
-        self.keep(index);
-        let proposal = &mut self.proposals[self.on_nodes];
-        self.on_nodes += 1;
+    /// Puts a member on its node. Returns whether Reserve requests something. As upstream, what it
+    /// says does not matter.
+    fn place(&mut self, at: usize) -> bool {
+        self.keep(self.proposals[at].node);
+        self.on_nodes.push(at);
+        let proposal = &mut self.proposals[at];
+        let index = proposal.node;
         let queued = &self.group.members[proposal.member];
         self.scheduler.cache.try_on(index, |info| info.add_pod(Arc::clone(&queued.pod)));
         let Placed { node, state } = &mut proposal.placed;
         let (_, commands) = self.scheduler.reserve_only(self.now, queued, node, state);
+        let reserves = !commands.is_empty();
         self.scheduler.execute(self.now, local(commands));
+        reserves
     }
 
     /// Takes all members off their nodes, the last one first.
     fn remove_all(&mut self) {
-        while self.on_nodes > 0 {
-            self.on_nodes -= 1;
-            let proposal = &mut self.proposals[self.on_nodes];
+        while let Some(at) = self.on_nodes.pop() {
+            let proposal = &mut self.proposals[at];
             let queued = &self.group.members[proposal.member];
             let Placed { node, state } = &mut proposal.placed;
             let commands = self.scheduler.unreserve_only(self.now, queued, node, state);
@@ -209,6 +226,9 @@ impl PostFilterCycle<'_, '_> {
         index: NodeIndex,
         change: fn(&DryRun<'_, '_>, &mut CycleState, &PodInfo, &PodInfo, &NodeInfo) -> Status,
     ) -> Result<(), Status> {
+        if self.are_apart {
+            return Ok(());
+        }
         let (scheduler, now) = (&*self.scheduler, self.now);
         for proposal in self.proposals.iter_mut().filter(|it| it.follows_pods) {
             let queued = &self.group.members[proposal.member];
@@ -222,6 +242,23 @@ impl PostFilterCycle<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether these members fit on their nodes, each beside those before it.
+    fn all_fit(&mut self, proposals: impl IntoIterator<Item = usize>) -> bool {
+        let all_fit = proposals.into_iter().all(|at| {
+            let Proposal { member, node, placed, .. } = &self.proposals[at];
+            let (queued, node) = (&self.group.members[*member], *node);
+            let fits = self.scheduler.with_cycle(self.now, &queued.pod, queued.profile, |cycle| {
+                cycle.verdict(&placed.state, node).is_success()
+            });
+            if fits {
+                self.place(at);
+            }
+            fits
+        });
+        self.remove_all();
+        all_fit
     }
 
     /// Undoes all changes. Returns the commands.
@@ -277,11 +314,15 @@ impl GroupCycle for PostFilterCycle<'_, '_> {
     fn add_pod(&mut self, pod: &Arc<PodInfo>) -> Result<(), Status> {
         let Some(index) = self.node_of(pod).filter(|_| self.removed.remove(&pod.uid)) else { return Ok(()) };
         self.scheduler.cache.put_back(&pod.uid);
+        self.unchecked.insert(index);
         self.follow(pod, index, |run, state, of, pod, node| run.add_pod(state, of, pod, node))
     }
 
     fn schedule(&mut self) -> Result<Assignments, Status> {
         self.proposals.clear();
+        self.by_node.clear();
+        self.unchecked.clear();
+        self.are_apart = true;
         let Self { scheduler, now, group, calls, .. } = self;
         let began: Vec<_> = group.members.iter().map(|member| member.began).collect();
         let trial = scheduler.try_root(*now, group, &mut **calls);
@@ -303,19 +344,15 @@ impl GroupCycle for PostFilterCycle<'_, '_> {
     }
 
     fn still_fits(&mut self) -> bool {
-        let all_fit = (0..self.proposals.len()).all(|at| {
-            let Proposal { member, node, placed, .. } = &self.proposals[at];
-            let (queued, node) = (&self.group.members[*member], *node);
-            let fits = self.scheduler.with_cycle(self.now, &queued.pod, queued.profile, |cycle| {
-                cycle.verdict(&placed.state, node).is_success()
-            });
-            if fits {
-                self.place_next();
-            }
-            fits
-        });
-        self.remove_all();
-        all_fit
+        let unchecked = std::mem::take(&mut self.unchecked);
+        if !self.are_apart {
+            return self.all_fit(0..self.proposals.len());
+        }
+        let on_them = unchecked.iter().filter_map(|index| self.by_node.get(index)).flatten();
+        let on_them: Vec<usize> = on_them.copied().collect();
+        let fit = self.all_fit(on_them);
+        debug_assert_eq!(fit, self.all_fit(0..self.proposals.len()), "pods on other nodes matter");
+        fit
     }
 
     fn command(&mut self, command: Command) {

@@ -20,7 +20,7 @@ pub(crate) struct Tries {
 
 impl Default for Tries {
     fn default() -> Self {
-        Self { most: 100_000, nodes: 20, turn: 0, rounds: 1, attempts: 0 }
+        Self { most: 300_000, nodes: 20, turn: 0, rounds: 1, attempts: 0 }
     }
 }
 

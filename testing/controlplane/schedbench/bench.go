@@ -26,6 +26,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
 const configuration = `{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"KubeSchedulerConfiguration",
@@ -56,6 +57,8 @@ type bench struct {
 
 	times       []time.Duration
 	unscheduled int
+	// outcomes are those of the group in its cycle.
+	outcomes outcomes
 }
 
 func newBench() *bench {
@@ -126,6 +129,8 @@ func (b *bench) remove(raw []byte) error {
 
 // start creates the scheduler and gives it the existing objects.
 func (b *bench) start() error {
+	// Some metrics exist only with their feature gate.
+	metrics.Register()
 	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(configuration), nil, nil)
 	if err != nil {
 		return fmt.Errorf("decode the configuration: %w", err)
@@ -154,6 +159,7 @@ func (b *bench) start() error {
 			claim.UID = types.UID(claim.Name)
 			return true, claim, client.Tracker().Create(action.GetResource(), claim, claim.Namespace)
 		})
+	b.watchBindings(client)
 	b.client = client
 	b.factory = scheduler.NewInformerFactory(client, 0, nil)
 	recorder := func(string) events.EventRecorderLogger { return &silence{} }
@@ -168,6 +174,7 @@ func (b *bench) start() error {
 		return fmt.Errorf("make the scheduler: %w", err)
 	}
 	b.sched = sched
+	b.watchFailures()
 	b.factory.Start(b.ctx.Done())
 	b.factory.WaitForCacheSync(b.ctx.Done())
 	if err := sched.WaitForHandlersSync(b.ctx); err != nil {

@@ -4,10 +4,12 @@
 //
 //	{"settings": {"percentageOfNodesToScore": 100, "budgetMilliseconds": 10000}}   first; 0 percent is upstream's default
 //	{"settings": {"each": true, …}}                                                prints each cycle, and no summary
+//	{"settings": {"featureGates": {"GenericWorkload": true}, …}}                    differ from upstream's defaults
 //	{"add": OBJECT}       is there: a node, a pod on a node, any other kind
 //	{"remove": OBJECT}    is there no more
 //	{"try": POD}          is scheduled, and not measured
 //	{"schedule": POD}     is scheduled and measured
+//	{"group": [POD, …]}   the pods of a PodGroup that was added are scheduled in one cycle, which is measured; needs "each"
 //
 // The scheduler is upstream's with its default configuration, except for the percentage; the client
 // is a fake. Nodes and pods go straight into its cache, as its event handlers would put them there.
@@ -18,6 +20,11 @@
 // With "each", a line is printed for each measured cycle as it ends, found a node or not:
 //
 //	{"wall": 1234, "processor": 2345, "found": true}   nanoseconds; processor time is that of all threads
+//
+// The cycle of a group is ScheduleOne. Its line has the time until all pods have been tried, too, and
+// how many of them are bound and fail:
+//
+//	{"wall": 1234, "algorithm": 1200, "bound": 8, "failed": 0}
 package main
 
 import (
@@ -32,24 +39,26 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
 // Line is a line of the input.
 type Line struct {
-	Settings *Settings       `json:"settings"`
-	Add      json.RawMessage `json:"add"`
-	Remove   json.RawMessage `json:"remove"`
-	Try      json.RawMessage `json:"try"`
-	Schedule json.RawMessage `json:"schedule"`
+	Settings *Settings         `json:"settings"`
+	Add      json.RawMessage   `json:"add"`
+	Remove   json.RawMessage   `json:"remove"`
+	Try      json.RawMessage   `json:"try"`
+	Schedule json.RawMessage   `json:"schedule"`
+	Group    []json.RawMessage `json:"group"`
 }
 
 // Settings configure the scheduler and the time limit.
 type Settings struct {
-	PercentageOfNodesToScore int32 `json:"percentageOfNodesToScore"`
-	BudgetMilliseconds       int64 `json:"budgetMilliseconds"`
-	Each                     bool  `json:"each"`
+	PercentageOfNodesToScore int32           `json:"percentageOfNodesToScore"`
+	BudgetMilliseconds       int64           `json:"budgetMilliseconds"`
+	Each                     bool            `json:"each"`
+	FeatureGates             map[string]bool `json:"featureGates"`
 }
 
 // Cycle is one measured cycle. Times are nanoseconds.
@@ -72,7 +81,6 @@ type Result struct {
 
 func main() {
 	klog.SetLogger(logr.Discard())
-	metrics.Register()
 	result, err := run(bufio.NewReaderSize(os.Stdin, 1<<20))
 	if err == nil && result != nil {
 		err = json.NewEncoder(os.Stdout).Encode(result)
@@ -123,7 +131,7 @@ func (b *bench) line(text []byte) (time.Duration, error) {
 		b.percentage = line.Settings.PercentageOfNodesToScore
 		b.each = line.Settings.Each
 		b.budget = time.Duration(line.Settings.BudgetMilliseconds) * time.Millisecond
-		return 0, nil
+		return 0, utilfeature.DefaultMutableFeatureGate.SetFromMap(line.Settings.FeatureGates)
 	case line.Add != nil:
 		return 0, b.add(line.Add)
 	case line.Remove != nil:
@@ -146,6 +154,13 @@ func (b *bench) line(text []byte) (time.Duration, error) {
 			b.unscheduled++
 		}
 		return took, nil
+	}
+	if len(line.Group) > 0 {
+		cycle, err := b.group(line.Group)
+		if err != nil {
+			return 0, err
+		}
+		return time.Duration(cycle.Wall), json.NewEncoder(os.Stdout).Encode(cycle)
 	}
 	return 0, errors.New("a line adds, removes, tries or schedules")
 }

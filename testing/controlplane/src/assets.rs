@@ -146,7 +146,7 @@ impl Program {
             Self::DevicesOracle => {
                 &["devicesoracle/allocate.go", "devicesoracle/main.go", "devicesoracle/selectors.go"]
             }
-            Self::SchedBench => &["schedbench/bench.go", "schedbench/main.go"],
+            Self::SchedBench => &["schedbench/bench.go", "schedbench/group.go", "schedbench/main.go"],
             _ => &[],
         }
     }

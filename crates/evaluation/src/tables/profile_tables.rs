@@ -96,7 +96,7 @@ impl ProfileTables {
     }
 
     /// Returns the answer and whether it needed no new table. The answer is `None` if the plain
-    /// path must report why no node fits.
+    /// path must choose among the candidates, or report why no node fits.
     #[expect(clippy::too_many_arguments, reason = "the parts of one call, which differ in what they borrow")]
     pub(super) fn find(
         &mut self,
@@ -104,6 +104,7 @@ impl ProfileTables {
         plugins: &[TablePlugin],
         (signed, uncached): (Signed<'_>, &UncachedPlugins),
         table: &mut Option<Table>,
+        candidates: Option<&[NodeIndex]>,
         nominated: &[NodeIndex],
         verdict: NominatedVerdict<'_>,
         state: &mut CycleState,
@@ -126,6 +127,9 @@ impl ProfileTables {
             false
         };
         let Some(table) = table else { return Err(Fallback::Cycle) };
+        if candidates.is_some() && !table.is_summed(plugins, &self.columns) {
+            return Ok((None, is_hit));
+        }
         let update_time = view.calls.timer.lap();
         self.hand_over(plugins, table, state);
         uncached.hand_over(plugins, state);
@@ -149,18 +153,25 @@ impl ProfileTables {
             self.filter_uncached(view, plugins, table, uncached)?;
         }
         let verdicts = table.settle(view, plugins, &self.columns)?;
-        let found = match table.select(view, plugins, &self.columns, &verdicts)? {
+        let best = match candidates {
+            None => table.select(view, plugins, &self.columns, &verdicts)?,
+            // Scores that depend on which nodes are feasible are known only now.
+            Some(_) if !table.is_summed(plugins, &self.columns) => return Ok((None, is_hit)),
+            Some(nodes) => table.select_among(plugins, &self.columns, &verdicts, nodes)?,
+        };
+        let found = match best {
             Some(index) => {
                 #[cfg(any(test, feature = "testing"))]
                 if view.rules.are_compared {
-                    table.note_totals(view, plugins, &self.columns, &verdicts)?;
+                    table.note_totals(view, plugins, &self.columns, &verdicts, candidates)?;
                 }
                 Some(Ok(index))
             }
             None if !uncached.is_empty() => None,
             None => {
                 state.absorb(&self.states(plugins, table, uncached));
-                Some(Err(Box::new(self.diagnose(view, plugins, table, &verdicts, &rejected)?)))
+                let nodes = candidates.unwrap_or_else(|| view.nodes.order());
+                Some(Err(Box::new(self.diagnose(view, plugins, table, &verdicts, &rejected, nodes)?)))
             }
         };
         view.calls.timer.report(Point::Filter, Code::Success, update_time);
@@ -288,7 +299,7 @@ impl ProfileTables {
         states
     }
 
-    /// The reasons why no node is feasible.
+    /// The reasons why none of these nodes is feasible.
     fn diagnose(
         &mut self,
         view: &mut View<'_>,
@@ -296,6 +307,7 @@ impl ProfileTables {
         table: &Table,
         verdicts: &DomainVerdicts,
         rejected: &FxHashMap<NodeIndex, Status>,
+        nodes: &[NodeIndex],
     ) -> Result<Diagnosis, Fallback> {
         // The filters with answers by node, in their order.
         let mut by_place: SmallVec<[(usize, usize); 20]> = SmallVec::new();
@@ -310,7 +322,7 @@ impl ProfileTables {
         let mut diagnosis = Diagnosis::default();
         let mut numbers: FxHashMap<(usize, Verdict), StatusNumber> = FxHashMap::default();
         let mut last = None;
-        for index in view.nodes.order() {
+        for index in nodes {
             if let Some(status) = rejected.get(index) {
                 diagnosis.set(*index, status.clone());
                 continue;

@@ -28,6 +28,12 @@ struct Top {
     nodes: usize,
 }
 
+/// The score of a raw score, in proportion to the greatest one.
+pub(super) fn in_proportion(raw: i64, greatest: i64, reverse: bool) -> i64 {
+    let share = if greatest == 0 { raw } else { MAX_NODE_SCORE.wrapping_mul(raw) / greatest };
+    if reverse { MAX_NODE_SCORE - share } else { share }
+}
+
 impl Top {
     fn of(raw: &[i64], slots: &[u32]) -> Self {
         let raw_at = |slot: &u32| raw.get(*slot as usize).copied().unwrap_or(ABSENT);
@@ -67,8 +73,7 @@ impl Proportional {
 
     /// The score of a raw score (upstream's DefaultNormalizeScore).
     pub(super) fn score(&self, raw: i64) -> i64 {
-        let share = if self.greatest == 0 { raw } else { MAX_NODE_SCORE.wrapping_mul(raw) / self.greatest };
-        if self.reverse { MAX_NODE_SCORE - share } else { share }
+        in_proportion(raw, self.greatest, self.reverse)
     }
 
     /// Sets the raw score of a node, `None` if it is not feasible; `false` if this must be rebuilt.

@@ -51,6 +51,11 @@ impl RelativeScores {
         }
     }
 
+    /// Whether the plugin may score. Until it has been prepared, that is not known.
+    pub(super) fn may_score(&self) -> bool {
+        !self.is_stale && !self.skips
+    }
+
     pub(super) fn state(&self) -> &CycleState {
         &self.state
     }

@@ -7,6 +7,7 @@ use supercargo_framework::{CycleState, NodeIndex};
 use super::answers::{Answers, Scores};
 use super::fallback::Fallback;
 use super::groups::{Grouping, Groups, RowsByPlugin};
+use super::relative_scores::RelativeScores;
 use super::table::{Columns, DomainVerdicts, Table, column};
 use super::tournament::OUT;
 use super::view::View;
@@ -170,6 +171,29 @@ impl Table {
             self.best_of_all(view, &by_node, &offsets)?
         };
         Ok(leaf.map(|leaf| self.layout.node(leaf)))
+    }
+
+    /// Whether the total score of any set of nodes follows from their raw scores by node.
+    pub(super) fn is_summed(&self, plugins: &[TablePlugin], columns: &Columns) -> bool {
+        !self.relative.iter().any(RelativeScores::may_score) && self.late(plugins, columns).is_empty()
+    }
+
+    /// The best of these nodes, which are in visiting order, if the scores are summed; `None` if no
+    /// node is feasible.
+    pub(super) fn select_among(
+        &self,
+        plugins: &[TablePlugin],
+        columns: &Columns,
+        verdicts: &DomainVerdicts,
+        nodes: &[NodeIndex],
+    ) -> Result<Option<NodeIndex>, Fallback> {
+        let mut best: Option<(NodeIndex, i64)> = None;
+        for (index, total) in self.totals_among(plugins, columns, verdicts, nodes)? {
+            if best.is_none_or(|(_, greatest)| total > greatest) {
+                best = Some((index, total));
+            }
+        }
+        Ok(best.map(|(index, _)| index))
     }
 
     /// The classes of the nodes for each plugin with scores normalized over all nodes; `None` if
@@ -340,7 +364,12 @@ impl Table {
         plugins: &[TablePlugin],
         columns: &Columns,
         verdicts: &DomainVerdicts,
+        candidates: Option<&[NodeIndex]>,
     ) -> Result<(), Fallback> {
+        if let Some(nodes) = candidates {
+            self.totals = self.totals_among(plugins, columns, verdicts, nodes)?;
+            return Ok(());
+        }
         let (leaves, totals) = {
             let late = self.late(plugins, columns);
             let (by_domain, by_node): (Vec<&LateScores<'_>>, Vec<&LateScores<'_>>) =

@@ -11,7 +11,7 @@ use super::column::Column;
 use super::fallback::Fallback;
 use super::groups::Grouping;
 use super::layout::{Keys, Layout, text_bytes};
-use super::proportional::Proportional;
+use super::proportional::{Proportional, in_proportion};
 use super::relative_scores::RelativeScores;
 use super::rule::Rule;
 use super::tournament::{OUT, Tournament};
@@ -210,6 +210,36 @@ impl Table {
         self.sum_up(plugins, columns, &feasible)?;
         view.gain(self.sums_bytes().saturating_sub(before));
         Ok(())
+    }
+
+    /// The feasible ones of these nodes, with their totals. The scores must be
+    /// [summed](Self::is_summed).
+    pub(super) fn totals_among(
+        &self,
+        plugins: &[TablePlugin],
+        columns: &Columns,
+        verdicts: &DomainVerdicts,
+        nodes: &[NodeIndex],
+    ) -> Result<Vec<(NodeIndex, i64)>, Fallback> {
+        let is_feasible = |index: &NodeIndex| {
+            self.layout.leaf(*index).is_some_and(|leaf| verdicts[self.layout.place(leaf).0].is_none())
+                && self.passes(*index)
+        };
+        let mut totals: Vec<_> =
+            nodes.iter().filter(|index| is_feasible(index)).map(|index| (*index, 0)).collect();
+        for Summed { rows, weight, reverse, .. } in Self::summed(&self.columns, plugins, columns) {
+            let raw_of = |index: NodeIndex| rows.get(index.0 as usize).copied().unwrap_or_default();
+            let greatest = totals.iter().map(|(index, _)| raw_of(*index)).max().unwrap_or_default();
+            for (index, total) in &mut totals {
+                let raw = raw_of(*index);
+                let score = reverse.map_or(raw, |reverse| in_proportion(raw, greatest, reverse));
+                if !(0..=MAX_NODE_SCORE).contains(&score) {
+                    return Err(Fallback::Cycle);
+                }
+                *total += score * weight;
+            }
+        }
+        Ok(totals)
     }
 
     /// Whether no score depends on the greatest raw score.

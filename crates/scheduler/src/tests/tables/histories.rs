@@ -35,6 +35,7 @@ struct Coverage {
     tolerated: u64,
     reports: u64,
     forks: u64,
+    narrowed: u64,
     applied: BTreeMap<Rule, u64>,
 }
 
@@ -50,6 +51,7 @@ impl Coverage {
         let special = [self.shares, self.waits, self.tolerated, self.reports];
         assert!(special.into_iter().all(|count| count >= LEAST), "claims get special devices: {self:#?}");
         assert!(self.forks >= LEAST, "forks take part: {self:#?}");
+        assert!(self.narrowed * 10 >= self.cycles * 2, "tables choose among some nodes: {self:#?}");
         for rule in Rule::ALL {
             let least = (LEAST * scale).min(1000);
             assert!(self.applied[&rule] >= least, "{rule:?} applies at least {least} times: {self:#?}");
@@ -80,6 +82,7 @@ impl Coverage {
         self.tolerated += other.tolerated;
         self.reports += other.reports;
         self.forks += other.forks;
+        self.narrowed += other.narrowed;
         for (rule, count) in &other.applied {
             *self.applied.entry(*rule).or_default() += count;
         }
@@ -96,6 +99,7 @@ impl Coverage {
         self.tolerated += twins.tolerated;
         self.reports += twins.reports;
         self.forks += twins.forks;
+        self.narrowed += twins.narrowed;
         self.hits += stats.hits;
         self.replayed += scheduler.tables.as_ref().map_or(0, |tables| tables.replayed);
         self.builds += stats.builds;

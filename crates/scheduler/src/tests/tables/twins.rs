@@ -8,10 +8,12 @@ use serde_json::{Value, json};
 use supercargo_framework::binding::ApiCall;
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::Normalize;
-use supercargo_framework::{Features, NodeRecord, Now, Plugin, PodInfo, Uid};
+use supercargo_framework::{CycleState, Features, NodeRecord, Now, Plugin, PodInfo, Uid};
+use supercargo_queue::QueuedPod;
 
 use super::tally::{How, Tally};
 use super::templates::{HOST, Shape, ZONE};
+use crate::attempt::Scope;
 use crate::tests::devices;
 use crate::tests::test_bed::{WALL, all_plugins, in_tree, options};
 use crate::tests::why::Explained;
@@ -69,6 +71,8 @@ pub(super) struct Twins {
     pub(super) tolerated: u64,
     /// How often drivers reported about a claim's devices.
     pub(super) reports: u64,
+    /// How often a table chose among some of the nodes.
+    pub(super) narrowed: u64,
 }
 
 const HOW: How = How {
@@ -190,6 +194,7 @@ impl Twins {
             waits: 0,
             tolerated: 0,
             reports: 0,
+            narrowed: 0,
         }
     }
 
@@ -214,6 +219,7 @@ impl Twins {
     /// Runs a cycle of both; `false` if no pod was popped.
     pub(super) fn cycle(&mut self) -> Result<bool, Difference> {
         self.fork();
+        self.choose_among_some()?;
         let explained =
             self.cycles.is_multiple_of(EXPLAINED_ONCE_IN).then(|| Explained::of(&mut self.plain, self.now));
         let tried = self.with_tables.schedule_one(self.now, &mut NoCalls);
@@ -231,6 +237,35 @@ impl Twins {
         }
         self.compare()?;
         Ok(tried)
+    }
+
+    /// Looks for the best of some nodes, as for a member of a group. The pod stays where it is.
+    fn choose_among_some(&mut self) -> Result<(), Difference> {
+        let turn = self.cycles as usize;
+        let waiting: Vec<&Uid> = self.pods.keys().filter(|uid| self.plain.queued(uid).is_some()).collect();
+        let Some(uid) = waiting.get(turn.checked_rem(waiting.len()).unwrap_or(0)) else { return Ok(()) };
+        let uid = (*uid).clone();
+        let answers = [&mut self.with_tables, &mut self.plain].map(|scheduler| {
+            let nodes: Vec<_> = scheduler.cache.nodes().order().to_vec();
+            let some = nodes.into_iter().enumerate().filter(|(at, _)| (at + turn) % 3 > 0);
+            let some: Vec<_> = some.map(|(_, index)| index).collect();
+            let queued = scheduler.queue.get(&uid)?;
+            let queued = QueuedPod::new(Arc::clone(&queued.pod), queued.profile, WALL);
+            let (before, mut state) = (scheduler.table_stats(), CycleState::new());
+            let scope = Scope::Member(Some(&some));
+            let found = scheduler.choose_node(self.now, &queued, &mut state, &mut NoCalls, scope);
+            let (stats, found) = (scheduler.table_stats(), found.map_err(|failure| failure.kind.to_string()));
+            Some((found, stats.hits + stats.builds - before.hits - before.builds))
+        });
+        let [Some((narrowed, by_table)), Some((plain, _))] = answers else {
+            return Err(format!("only one scheduler has {uid:?} in its queue"));
+        };
+        self.narrowed += by_table;
+        if narrowed == plain {
+            Ok(())
+        } else {
+            Err(format!("of some nodes, tables choose {narrowed:?}, the plain path {plain:?}"))
+        }
     }
 
     /// Replaces the scheduler without tables by a fork of the one with tables, which must answer
