@@ -3,10 +3,10 @@
 //! format and how to run, add and record scenarios.
 
 mod alterations;
+mod behaviours;
 mod claims;
 mod cluster;
 mod compare;
-mod devices;
 mod expected;
 mod files;
 mod flush;

@@ -162,9 +162,11 @@ impl SchedulingQueue {
         self.move_to_active(cx, entry, EntryReason::new(event), false);
     }
 
-    /// Moves a pod from unschedulableEntities as if its attempt had failed by an error: it is tried
-    /// again after its backoff, and not before that because no other pod waits.
-    pub fn retry_after_backoff(&mut self, cx: &mut QueueCx<'_>, uid: &Uid) {
+    /// Moves a pod, or the group that it is queued with, from unschedulableEntities as if its
+    /// attempt had failed by an error: it is tried again after its backoff, and not before that
+    /// because no other pod waits.
+    pub fn retry_after_backoff(&mut self, cx: &mut QueueCx<'_>, pod: &Uid) {
+        let uid = &self.groups.entry_of(pod).unwrap_or(pod).clone();
         if self.entries.get(uid).is_some_and(|entry| self.unschedulable.contains(entry))
             && let Some(mut entry) = self.take(uid)
         {

@@ -184,9 +184,23 @@ impl Scheduler {
         if result.is_err() {
             self.requeue_preemptor(now, &preemptor);
         } else if cancels_last || self.place_of(&preemptor) == Some(Place::Gated) {
+            if preemptor.group.is_some() {
+                self.retry_group(now, &preemptor);
+            }
             self.preemptions.left_behind.push(StrandedPreemptor { preemptor, victims, cancels_last });
             self.requeue_left_behind(now);
         }
+    }
+
+    /// Lets a group that PreEnqueue holds be tried after its backoff. No event would let it take
+    /// other room while its victims terminate.
+    fn retry_group(&mut self, now: Now, preemptor: &Preemptor) {
+        let pods: Vec<_> = preemptor.pods().map(|pod| pod.uid.clone()).collect();
+        self.with_queue(now, |queue, cx| {
+            for pod in &pods {
+                queue.retry_after_backoff(cx, pod);
+            }
+        });
     }
 
     /// The place of a preemptor in the queue. Of a group, that of a pod that is queued with it:
@@ -207,14 +221,20 @@ impl Scheduler {
 
     /// Requeues preemptors that were still held when their last victim left, and those whose last
     /// victim's binding was cancelled. If the plugins that rejected them ignore such events,
-    /// nothing else would wake them.
+    /// nothing else would wake them. Groups do not wait for the end of their backoff.
     pub(crate) fn requeue_left_behind(&mut self, now: Now) {
         if self.preemptions.left_behind.is_empty() {
             return;
         }
         for waiting in std::mem::take(&mut self.preemptions.left_behind) {
             let place = self.place_of(&waiting.preemptor);
-            if place.is_none() || (place != Some(Place::Gated) && !waiting.cancels_last) {
+            let waits = match place {
+                Some(Place::Gated) => true,
+                Some(Place::Backoff) => waiting.cancels_last || waiting.preemptor.group.is_some(),
+                Some(_) => waiting.cancels_last,
+                None => false,
+            };
+            if !waits {
                 continue;
             }
             if waiting.victims.iter().all(|victim| self.cache.pod(&victim.uid).is_none()) {

@@ -297,11 +297,9 @@ fn a_pod_of_a_group_is_spared_before_a_single_pod() {
 
 #[test]
 fn a_group_waits_while_a_pod_leaves_its_nominated_node() {
-    let mut bed = bed([with_cpus("n1", "1"), with_cpus("n2", "1"), with_cpus("small", "0.5")]);
+    let mut bed = bed([with_cpus("n1", "1"), with_cpus("n2", "1")]);
     let lows = [low("x", "1", "n1"), low("y", "1", "n2")];
-    let elsewhere = low("z", "0.1", "small");
     bed.all_assigned(&lows);
-    bed.assigned(elsewhere.clone());
     bed.group(important(1));
     let a = worker("a", "1");
     bed.pod(a.clone());
@@ -316,14 +314,23 @@ fn a_group_waits_while_a_pod_leaves_its_nominated_node() {
     let leaving = leaving.with(|pod| pod.status.disruption_target = condition.map(Box::new)).build();
     let old = Arc::new(victim.clone().build());
     bed.handle(Input::AssignedPod(Notification::Updated { old, new: Arc::new(leaving) }));
+    assert_eq!(bed.place("a"), Some(Place::Gated));
     bed.handle(Input::Evicted { preemption, outcomes: vec![Eviction::Deleted] });
+    assert_eq!(bed.place("a"), Some(Place::Backoff));
     bed.effects();
-    bed.delete_assigned(elsewhere);
-    bed.pass_seconds(60);
-    assert!(bed.cycle());
-    let lines = bed.effect_lines();
-    assert!(lines.iter().any(|line| line.ends_with("ongoing preemption on nominated nodes")), "{lines:?}");
-    assert!(!lines.iter().any(|line| line.starts_with("evict")), "{lines:?}");
+    for backoff in [1, 2, 4] {
+        assert!(!bed.cycle());
+        bed.pass_seconds(backoff);
+        assert!(bed.cycle());
+        let lines = bed.effect_lines();
+        assert!(
+            lines.iter().any(|line| line.ends_with("ongoing preemption on nominated nodes")),
+            "{lines:?}"
+        );
+        assert!(!lines.iter().any(|line| line.starts_with("evict")), "{lines:?}");
+    }
+    bed.delete_assigned(victim.clone());
+    assert_eq!(bed.place("a"), Some(Place::Active), "without a backoff");
 }
 
 /// Pods on a node: CPUs, priority, whether they have a host port, and their group, which is

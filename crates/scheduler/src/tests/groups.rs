@@ -1,6 +1,7 @@
 //! Groups: gangs are scheduled whole or not at all.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::prelude::*;
 use supercargo_framework::binding::ApiCall;
@@ -11,8 +12,9 @@ use supercargo_framework::objects::{
 use supercargo_framework::pod::RareSpec;
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
-use supercargo_framework::{Feature, Features, Now, Plugin};
+use supercargo_framework::{Feature, Features, Now, Plugin, Status};
 
+use super::fake::Fake;
 use super::test_bed::{TestBed, in_tree, options};
 use crate::{Input, Notification, Options, Place, ProfileSpec};
 use supercargo_queue::QueueOptions;
@@ -266,6 +268,36 @@ fn a_member_that_fails_to_bind_is_queued_again_alone() {
     assert_eq!((bed.place("a"), bed.node_of("a"), bed.node_of("b")), (Some(Place::Active), None, Some("n")));
     assert!(bed.cycle());
     assert_eq!(bed.node_of("a"), Some("n"));
+}
+
+/// As upstream: pods on Permit give up after five minutes if the last one of their gang is lost.
+#[test]
+fn a_gang_that_loses_its_last_pod_on_permit_gives_up_after_minutes() {
+    // The first call is that of the trial.
+    let calls = AtomicU32::new(0);
+    let breaks = Fake::new("Breaks").reserve(move |_, pod| {
+        let is_commit = &*pod.name == "b" && calls.fetch_add(1, Ordering::Relaxed) == 1;
+        if is_commit { Status::unschedulable("no") } else { Status::success() }
+    });
+    let enabled = |name: &str| name != "DefaultPreemption";
+    let plugins: Vec<Arc<dyn Plugin>> = vec![breaks.build()];
+    let mut bed = TestBed::of(options_with_plugins(Features::default(), enabled, plugins));
+    bed.node(with_cpus("n", "8"));
+    bed.group(gang(2));
+    bed.pod(member("a", "1"));
+    bed.pod(member("b", "1"));
+    bed.cycle();
+    assert_eq!(bed.nodes_of(&["a", "b"]), "n -");
+    assert_eq!(bed.place("b"), Some(Place::Active), "the attempt of the group succeeded");
+    bed.delete(member("b", "1"));
+    bed.pass_seconds(299);
+    assert!(bed.is_assumed("a"));
+    bed.effect_lines();
+    bed.pass_seconds(1);
+    assert_eq!((bed.node_of("a"), bed.place("a")), (None, Some(Place::Gated)));
+    let told = "rejected due to timeout after waiting 5m0s at plugin GangScheduling";
+    let lines = bed.effect_lines();
+    assert!(lines.iter().any(|line| line.contains("FailedScheduling") && line.contains(told)), "{lines:?}");
 }
 
 #[test]

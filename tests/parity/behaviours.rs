@@ -1,18 +1,24 @@
-//! Checks `devices.txt`: something shows each behaviour of dynamic resource allocation.
+//! Checks `devices.txt` and `groups.txt`: something shows each behaviour that they list.
 
 use std::fs;
 use std::path::Path;
 
 use super::files::folder;
 
-/// The number of behaviours.
-const BEHAVIOURS: usize = 100;
-
 #[test]
 fn every_behaviour_of_devices_is_shown() {
-    let text = include_str!("devices.txt");
-    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-    assert_eq!(lines.len(), BEHAVIOURS);
+    check(include_str!("devices.txt"), 100);
+}
+
+#[test]
+fn every_behaviour_of_groups_is_shown() {
+    check(include_str!("groups.txt"), 80);
+}
+
+/// Fails if the list does not have this number of behaviours, or names what does not exist.
+fn check(list: &str, behaviours: usize) {
+    let lines: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(lines.len(), behaviours);
     for (number, line) in (1..).zip(lines) {
         let (behaviour, shown) = line.split_once(": ").unwrap();
         assert!(behaviour.starts_with(&format!("{number} ")), "{line} is not number {number}");
