@@ -4,6 +4,8 @@
 
 mod answer;
 mod compare;
+mod counts;
+mod device_counts;
 mod extender;
 mod generate;
 mod history;
@@ -19,7 +21,8 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 
 use answer::Answer;
-use compare::{Counts, Difference, Excuses, Meant, Recorded};
+use compare::{Difference, Excuses, Meant};
+use counts::{Counts, Recorded};
 use generate::Played;
 use history::History;
 use subject::Subject;
@@ -27,6 +30,8 @@ use upstream::Upstream;
 
 /// The number of steps without `SUPERCARGO_ORACLE_STEPS`.
 const STEPS: usize = 24_000;
+/// In a run of this many steps, each kind occurs.
+const LONG: usize = 200_000;
 /// Records the counts of a successful run in `counts.yaml`, for `docs/parity.md`.
 const RECORD: &str = "SUPERCARGO_ORACLE_RECORD";
 /// The steps of a history after its first objects.
@@ -115,7 +120,7 @@ fn made_up() -> Result<()> {
         let Some((seed, played)) = waiting.pop_front() else { break };
         let theirs = upstream.answers().with_context(|| format!("seed {seed}"))?;
         let compare::StepComparison { found, counts: compared, .. } =
-            compare::compared(&theirs, &played.answers, &meant.in_random(&played.history));
+            compare::compared(&played.history, &theirs, &played.answers, &meant.in_random(&played.history));
         counts.merge(&compared);
         let kind = found.first().map(|difference| kind_of(&difference.path));
         let stop = || played.stopped.as_ref().map(|_| "supercargo stopped".to_owned());
@@ -150,6 +155,8 @@ fn ensure_enough(counts: &Counts, made: usize) -> Result<()> {
     let compared = counts.of("steps");
     let left_out = (made as u64).saturating_sub(compared);
     ensure!(left_out * 100 <= made as u64 * MOST_LEFT_OUT, "{left_out} of {made} steps were not compared");
+    let missing = if made < LONG { Vec::new() } else { counts.missing() };
+    ensure!(missing.is_empty(), "compared nothing of these kinds: {}", missing.join(", "));
     if std::env::var_os(RECORD).is_none() {
         let rare = counts.much_rarer_than(&Recorded::read()?);
         ensure!(
@@ -180,7 +187,7 @@ fn kept() -> Result<()> {
         let theirs = upstream.play(&history).with_context(|| format!("play {name}"))?;
         let ours = play(&history).with_context(|| format!("play {name}"))?;
         let excuses = meant.in_scenario(name);
-        let comparison = compare::compared(&theirs, &ours, &excuses);
+        let comparison = compare::compared(&history, &theirs, &ours, &excuses);
         for difference in comparison.found {
             write!(text, "{name}: {difference}")?;
         }
@@ -218,7 +225,7 @@ fn explain(
     let kind = kind.map(|difference| kind_of(&difference.path));
     let compared = |upstream: &Upstream, history: &History| -> Result<Vec<Difference>> {
         let (theirs, ours) = (upstream.play(history)?, play(history)?);
-        Ok(compare::compared(&theirs, &ours, meant).found)
+        Ok(compare::compared(history, &theirs, &ours, meant).found)
     };
     let smallest = shrink::shrink(&history, &mut |history| match &kind {
         None => play(history).is_err(),
@@ -238,10 +245,9 @@ fn explain(
 fn kind_of(path: &str) -> String {
     let parts: Vec<&str> = path.split('.').collect();
     match parts[..] {
-        ["pods" | "groups" | "events", _, ref rest @ ..] => [&parts[..1], rest].concat().join("."),
         ["cycle", part @ ("filters" | "scores"), _, plugin, ..] => format!("cycle.{part}.{plugin}"),
         ["trials", _, part @ ("filters" | "scores"), _, plugin, ..] => format!("trials.{part}.{plugin}"),
-        ["trials", _, ref rest @ ..] => [&parts[..1], rest].concat().join("."),
+        ["pods" | "groups" | "events" | "trials", _, ref rest @ ..] => [&parts[..1], rest].concat().join("."),
         ["cycle", "preemption", ..] => "cycle.preemption".to_owned(),
         _ => path.to_owned(),
     }

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use supercargo_controlplane::{Program, assets_or_skip};
+
 use crate::support::{command, eventually, output};
 use terminal::Terminal;
 
@@ -157,26 +159,61 @@ fn demo_survives_a_closed_pipe() {
     assert_eq!((status.code(), error.as_str()), (Some(0), ""));
 }
 
-#[test]
-fn demo_with_keep_stays_up_and_prints_kubeconfig() {
-    let mut command = command(["demo", "--keep", "--nodes", "3", "--pods", "5", "--speed", "100"]);
-    command.stdout(Stdio::piped());
-    let mut process = Process(command.spawn().unwrap());
+/// A demo that stays up: its process, its kubeconfig, and what it has printed before.
+fn kept_demo(args: &[&str]) -> (Process, String, Vec<String>) {
+    let mut command = command(["demo", "--keep"]);
+    let mut process = Process(command.args(args).stdout(Stdio::piped()).spawn().unwrap());
     let mut lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
     let mut reported = Vec::new();
-    let path = loop {
+    loop {
         let line = lines.next().unwrap_or_else(|| panic!("{reported:?}")).unwrap();
         if let Some(path) = line.strip_prefix("  export KUBECONFIG=") {
-            break path.to_owned();
+            let path = path.to_owned();
+            std::thread::spawn(move || lines.for_each(drop));
+            return (process, path, reported);
         }
         reported.push(line);
-    };
+    }
+}
+
+#[test]
+fn demo_with_keep_stays_up_and_prints_kubeconfig() {
+    let (mut process, path, reported) = kept_demo(&["--nodes", "3", "--pods", "5", "--speed", "100"]);
     assert!(reported.contains(&"5 of 5 pods bound, on 3 nodes in 3 zones.".to_owned()), "{reported:?}");
     assert!(Path::new(&path).is_file(), "{path}");
     assert!(process.0.try_wait().unwrap().is_none());
     terminate(&process.0);
     let status = eventually("it ends", PATIENCE, || process.0.try_wait().unwrap(), String::new);
     assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn documented_commands_give_the_demos_waiting_pod_a_gpu() {
+    let Some(assets) = assets_or_skip() else { return };
+    let kubectl = assets.path(Program::Kubectl).unwrap();
+    let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/devices.md")).unwrap();
+    let section = guide.split("## Try it without a GPU").nth(1).unwrap().split("\n## ").next().unwrap();
+    let commands: Vec<&str> = section.lines().filter_map(|line| line.strip_prefix("    kubectl ")).collect();
+    let [objects, pods, publish] = commands[..] else { panic!("{commands:?}") };
+    let (process, kubeconfig, _) = kept_demo(&["--speed", "8"]);
+    let run = |command: &str| {
+        let script = format!("\"$0\" {command}");
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(script).arg(&kubectl).env("KUBECONFIG", &kubeconfig);
+        let output = shell.output().unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let found = run(objects);
+    for object in ["resourceslice.resource.k8s.io/c-gpu", "deviceclass", "resourceclaim"] {
+        assert!(found.contains(object), "{object}: {found}");
+    }
+    let waiting = |pods: &str| pods.lines().filter(|pod| pod.contains("Pending")).count();
+    let before = run(pods);
+    assert_eq!(waiting(&before), 1, "{before}");
+    run(publish);
+    eventually("the pod gets a GPU", PATIENCE, || (waiting(&run(pods)) == 0).then_some(()), || run(pods));
+    drop(process);
 }
 
 #[test]

@@ -255,8 +255,8 @@ impl Bed<'_> {
         self.asked(namespace).iter().filter(|pod| pod.starts_with(prefix)).count()
     }
 
-    /// Waits until kube-scheduler has this pod in a queue. supercargo reads what has arrived between
-    /// two attempts, and does the same if the pod arrives later.
+    /// Waits until kube-scheduler has this pod in a queue. supercargo reads what has arrived
+    /// between two attempts, and does the same if the pod arrives later.
     fn wait_until_queued(&self, namespace: &str, pod: &str) {
         let Side::Upstream(handle) = &self.side else { return };
         let key = format!("=\"{namespace}/{pod}\"");

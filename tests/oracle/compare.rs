@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs;
-use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Cycle, Outcome, Pod};
+use super::counts::Counts;
+use super::device_counts::Known;
 use super::history::History;
 use super::subject::pruned;
 
@@ -31,116 +31,6 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The number of comparisons by kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts(BTreeMap<&'static str, u64>);
-
-impl Counts {
-    fn add(&mut self, kind: &'static str, count: usize) {
-        *self.0.entry(kind).or_default() += count as u64;
-    }
-
-    pub(super) fn merge(&mut self, other: &Self) {
-        for (kind, count) in &other.0 {
-            *self.0.entry(kind).or_default() += count;
-        }
-    }
-
-    /// Writes the counts with their seeds.
-    pub(super) fn write(&self, file: &Path, first: u64, last: u64) -> Result<()> {
-        let recorded = json!({"firstSeed": first, "lastSeed": last, "counts": self.0});
-        let text = serde_saphyr::to_string(&recorded).context("write YAML")?;
-        fs::write(file, text).with_context(|| format!("write {}", file.display()))
-    }
-
-    pub(super) fn of(&self, kind: &str) -> u64 {
-        self.0.get(kind).copied().unwrap_or(0)
-    }
-
-    /// The kinds that occurred in less than half of the recorded number.
-    pub(super) fn much_rarer_than(&self, recorded: &Recorded) -> Vec<String> {
-        let recorded = recorded.counts.iter().filter(|(kind, count)| self.of(kind) * 2 < **count);
-        recorded.map(|(kind, count)| format!("{kind}: {} instead of {count}", self.of(kind))).collect()
-    }
-
-    /// Counts what happens to groups.
-    fn note_groups(&mut self, before: &Answer, answer: &Answer) {
-        self.add("trials of groups", answer.trials.len());
-        self.add("pods that wait aside", answer.pods.values().filter(|pod| pod.place == "aside").count());
-        let by_groups = answer.events.iter().filter(|event| {
-            event.reason == "Preempted"
-                && ["by podgroup", "by compositepodgroup"].iter().any(|by| event.note.contains(by))
-        });
-        self.add("victims of groups", by_groups.count());
-        let changed = answer.groups.iter().filter(|(name, group)| before.groups.get(*name) != Some(group));
-        for condition in changed.filter_map(|(_, group)| group.condition.as_ref()) {
-            match &*condition.reason {
-                "Scheduled" => self.add("groups scheduled", 1),
-                "SchedulerError" => self.add("groups in error", 1),
-                _ if condition.message.contains("preempting ") => self.add("groups that preempt", 1),
-                _ if condition.message.contains("placements are available") => {
-                    self.add("groups without a placement", 1);
-                }
-                _ => self.add("groups unschedulable", 1),
-            }
-        }
-    }
-
-    /// Counts the fields of an answer.
-    fn note(&mut self, answer: &Answer) {
-        self.add("steps", 1);
-        self.add("places", answer.pods.len());
-        self.add("nominated nodes", answer.pods.values().filter(|pod| !pod.nominated.is_empty()).count());
-        self.add("conditions", answer.pods.values().filter(|pod| pod.condition.is_some()).count());
-        self.add("moves", answer.moves.values().map(|count| *count as usize).sum());
-        self.add("events", answer.events.len());
-        self.add("victims", answer.deleted.len());
-        self.add("writes", answer.writes.len());
-        let Some(cycle) = &answer.cycle else { return };
-        self.add("cycles", 1);
-        self.add("PreFilter verdicts", cycle.pre_filter.len());
-        let verdicts = cycle.filters.values().flat_map(BTreeMap::values);
-        self.add("filter rejections", verdicts.clone().count());
-        self.add("reasons", verdicts.map(|status| status.reasons.len()).sum());
-        self.add("score vectors", cycle.scores.len());
-        self.add("scores", cycle.scores.values().map(BTreeMap::len).sum());
-        self.add("preemption dry runs", cycle.preemption.as_ref().map_or(0, |found| found.nodes.len()));
-        match cycle.result {
-            Some(Outcome::Node(_)) => self.add("choices", 1),
-            Some(Outcome::Error(_)) => self.add("failures", 1),
-            None => self.add("skips", 1),
-        }
-    }
-}
-
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (kind, count) in &self.0 {
-            writeln!(f, "{count:>10} {kind}")?;
-        }
-        Ok(())
-    }
-}
-
-/// The counts of the run that `docs/parity.md` cites.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct Recorded {
-    counts: BTreeMap<String, u64>,
-    #[serde(rename = "firstSeed")]
-    _first_seed: u64,
-    #[serde(rename = "lastSeed")]
-    _last_seed: u64,
-}
-
-impl Recorded {
-    pub(super) fn read() -> Result<Self> {
-        let path = super::folder("counts.yaml");
-        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        serde_saphyr::from_str(&text).with_context(|| format!("read {}", path.display()))
-    }
-}
-
 /// The comparison of both sides' answers to a history.
 #[derive(Debug, Default)]
 pub(super) struct StepComparison {
@@ -153,11 +43,18 @@ pub(super) struct StepComparison {
 
 /// Compares up to the first step with a difference that is not on purpose, or up to a step after
 /// which nothing is comparable.
-pub(super) fn compared(upstream: &[Answer], ours: &[Answer], meant: &Excuses<'_>) -> StepComparison {
+pub(super) fn compared(
+    history: &History,
+    upstream: &[Answer],
+    ours: &[Answer],
+    meant: &Excuses<'_>,
+) -> StepComparison {
     let mut comparison = StepComparison::default();
     let first = Answer::default();
+    let mut known = Known::default();
     for (step, (theirs, ours)) in upstream.iter().zip(ours).enumerate() {
         comparison.counts.note(theirs);
+        comparison.counts.extend(known.count(history, step, theirs));
         let before = step.checked_sub(1).and_then(|before| upstream.get(before));
         comparison.counts.note_groups(before.unwrap_or(&first), theirs);
         let has_random_order = ours.has_random_order;
@@ -242,8 +139,9 @@ fn aligned(upstream: &Answer, ours: &Answer) -> (Value, Value) {
     (shown(&theirs), shown(&ours))
 }
 
-/// Pods that waited for their group join it one by one upstream, and together here. When a pod leaves
-/// the queue, upstream queues the others of its group again, even if it was not among them.
+/// Pods that waited for their group join it one by one upstream, and together here. When a pod
+/// leaves the queue, upstream queues the others of its group again, even if it was not among
+/// them.
 fn align_arrivals(before: &Answer, answers: [&mut Answer; 2]) {
     for answer in answers {
         let was = |name: &String| before.pods.get(name).map(|pod| &*pod.place);
@@ -263,26 +161,34 @@ fn align_arrivals(before: &Answer, answers: [&mut Answer; 2]) {
 /// Upstream turns the change of a DeviceTaintRule into changes of slices, each of which tries gated
 /// pods again.
 fn align_rules(theirs: &mut Answer, ours: &mut Answer) {
-    let mut has_rules = false;
-    let moves = std::mem::take(&mut ours.moves).into_iter();
-    for (name, count) in moves {
-        let name = match name.split_once("/resource.k8s.io/DeviceTaintRule") {
-            Some((queue, _)) => {
-                has_rules = true;
-                format!("{queue}/{SLICE_UPDATE}")
-            }
-            None => name,
-        };
-        *ours.moves.entry(name).or_default() += count;
+    let renamed = [&mut ours.moves, &mut ours.entities].map(rename_rules);
+    if !renamed.contains(&true) {
+        return;
     }
-    for answer in [theirs, ours].into_iter().filter(|_| has_rules) {
-        if let Some(count) = answer.moves.get_mut(&format!("unschedulable/{SLICE_UPDATE}")) {
-            *count = 1;
+    for answer in [theirs, ours] {
+        for (name, count) in answer.moves.iter_mut().chain(&mut answer.entities) {
+            if name.ends_with("unschedulable/resource.k8s.io/ResourceSliceUpdate") {
+                *count = 1;
+            }
         }
     }
 }
 
-const SLICE_UPDATE: &str = "resource.k8s.io/ResourceSliceUpdate";
+/// Counts changes of DeviceTaintRules as changes of slices. Returns whether there are any.
+fn rename_rules(moves: &mut BTreeMap<String, u64>) -> bool {
+    let mut has_rules = false;
+    for (name, count) in std::mem::take(moves) {
+        let name = match name.split_once("/resource.k8s.io/DeviceTaintRule") {
+            Some((queue, _)) => {
+                has_rules = true;
+                format!("{queue}/resource.k8s.io/ResourceSliceUpdate")
+            }
+            None => name,
+        };
+        *moves.entry(name).or_default() += count;
+    }
+    has_rules
+}
 
 /// Shares of devices have random identities upstream. The time of an allocation is that of the
 /// cycle here, and that of the request upstream, where a pod that waited on Permit has a later one.
@@ -488,7 +394,7 @@ mod tests {
     fn found(upstream: &[Answer], ours: &[Answer], meant: &str) -> Vec<String> {
         let meant: Meant = serde_saphyr::from_str(&format!("differences: [{meant}]")).unwrap();
         let meant = meant.in_scenario("s");
-        let StepComparison { found, used, .. } = compared(upstream, ours, &meant);
+        let StepComparison { found, used, .. } = compared(&History::default(), upstream, ours, &meant);
         let unused = meant.unused(&used).into_iter().map(|path| format!("unused {path}"));
         found.into_iter().map(|difference| difference.path).chain(unused).collect()
     }

@@ -7,6 +7,7 @@ mod claims;
 mod configuration;
 mod devices;
 mod generator;
+mod group_plan;
 mod groups;
 mod mix;
 mod names;
@@ -45,8 +46,7 @@ pub(super) fn history(seed: u64, steps: usize, adjustments: &str) -> Result<Play
     mix.adjust(adjustments)?;
     if mix.of(Kind::Extenders) > 0 {
         // Upstream visits the nodes that a pod names in random order, and extenders keep the order.
-        // After a failed search for devices, ours begins at another node, too.
-        mix.adjust("matchFields=0,devices=0,extendedResources=0")?;
+        mix.adjust("matchFields=0")?;
     }
     if mix.of(Kind::ExtendedResources) > 0 {
         // Upstream deletes the claim of a failed binding before its node is free for others.

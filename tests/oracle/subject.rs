@@ -337,18 +337,18 @@ impl Subject {
         uid.is_some_and(|uid| self.scheduler.cache().is_assumed(&uid))
     }
 
-    /// Whether a pod whose binding is in flight uses a claim for devices.
-    pub(super) fn is_being_bound(&self, claim: &Reference) -> bool {
-        let Some(object) = self.object(claim) else { return false };
-        let owner = &object["metadata"]["ownerReferences"][0]["uid"];
-        self.objects("Pod").iter().any(|object| {
-            let pod = Reference::of(object);
-            let uid = &object["metadata"]["uid"];
-            let mut claims = object["spec"]["resourceClaims"].as_array().into_iter().flatten();
-            pod.namespace == claim.namespace
-                && self.is_assumed(&pod)
-                && (uid == owner || claims.any(|used| used["resourceClaimName"] == *claim.name))
-        })
+    /// The pods whose bindings are in flight and that use a claim for devices, by UID.
+    pub(super) fn bindings_with(&self, claim: &Value) -> Vec<Value> {
+        let owner = &claim["metadata"]["ownerReferences"][0]["uid"];
+        let uses = |pod: &&Value| {
+            let mut claims = pod["spec"]["resourceClaims"].as_array().into_iter().flatten();
+            pod["metadata"]["namespace"] == claim["metadata"]["namespace"]
+                && (pod["metadata"]["uid"] == *owner
+                    || claims.any(|used| used["resourceClaimName"] == claim["metadata"]["name"]))
+        };
+        let pods = self.objects("Pod");
+        let bindings = pods.iter().filter(|pod| self.is_assumed(&Reference::of(pod))).filter(uses);
+        bindings.map(|pod| pod["metadata"]["uid"].clone()).collect()
     }
 
     /// The version that the scheduler's next write will get.

@@ -20,7 +20,7 @@ fn check(list: &str, behaviours: usize) {
     let lines: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(lines.len(), behaviours);
     for (number, line) in (1..).zip(lines) {
-        let (behaviour, shown) = line.split_once(": ").unwrap();
+        let (behaviour, shown) = line.split_once(": ").expect("a name, and what shows it");
         assert!(behaviour.starts_with(&format!("{number} ")), "{line} is not number {number}");
         for name in shown.split(' ') {
             assert!(exists(name), "{behaviour}: there is no {name}");

@@ -9,6 +9,8 @@ use supercargo_framework::objects::{
     AllocationResult, DeviceId, ObjectBody as _, Objects, ResourceClaim, resources,
 };
 
+use crate::sum::Sum;
+
 /// A pool: its driver and its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PoolId {
@@ -35,8 +37,8 @@ pub(crate) struct Usage {
     dedicated: u32,
     /// The allocations that share it.
     shares: u32,
-    /// The sums that these have of its capacities, in billionths.
-    consumed: BTreeMap<Arc<str>, i128>,
+    /// The sums that these have of its capacities.
+    consumed: BTreeMap<Arc<str>, Sum>,
 }
 
 impl AllocatedState {
@@ -69,7 +71,7 @@ impl AllocatedState {
             usage.shares += 1;
             for (name, quantity) in &result.consumed {
                 let sum = usage.consumed.entry(Arc::clone(name)).or_default();
-                *sum = sum.saturating_add(Quantity::lenient(quantity).nanos());
+                sum.add(Quantity::lenient(quantity).nanos());
             }
         }
     }
@@ -84,7 +86,7 @@ impl AllocatedState {
                 usage.shares = usage.shares.saturating_sub(1);
                 for (name, quantity) in &result.consumed {
                     if let Some(sum) = usage.consumed.get_mut(name) {
-                        *sum = sum.saturating_sub(Quantity::lenient(quantity).nanos());
+                        sum.subtract(Quantity::lenient(quantity).nanos());
                     }
                 }
             } else {
@@ -125,7 +127,7 @@ impl AllocatedState {
         let devices = self.pools.iter().flat_map(|(pool, devices)| devices.iter().map(move |of| (pool, of)));
         let named = devices.map(|(PoolId { driver, name }, (device, usage))| {
             let mut usage = usage.clone();
-            usage.consumed.retain(|_, sum| *sum != 0);
+            usage.consumed.retain(|_, sum| !sum.is_zero());
             (format!("{driver}/{name}/{device}"), usage)
         });
         named.collect()
@@ -149,8 +151,9 @@ impl Usage {
         self.shares > 0
     }
 
-    pub(crate) fn consumed(&self, capacity: &str) -> i128 {
-        self.consumed.get(capacity).copied().unwrap_or(0)
+    /// What is consumed of a capacity, in billionths.
+    pub(crate) fn consumed(&self, capacity: &str) -> Sum {
+        self.consumed.get(capacity).copied().unwrap_or_default()
     }
 }
 
@@ -175,7 +178,7 @@ mod tests {
     }
 
     fn consumed(state: &AllocatedState, device: &AllocationResult) -> i128 {
-        state.usage(&device.device).map_or(0, |usage| usage.consumed("memory"))
+        state.usage(&device.device).map_or(0, |usage| usage.consumed("memory").saturated())
     }
 
     #[test]
@@ -191,6 +194,15 @@ mod tests {
         assert_eq!(consumed(&state, &shares[0]), 1_000_000_000);
         state.remove(&shares[1..], true);
         assert!(state.pools.is_empty(), "nothing is left behind");
+    }
+
+    #[test]
+    fn enormous_shares_leave_what_others_have() {
+        let mut state = AllocatedState::new(HashSeed::new(1));
+        let shares = ["1", "2", "3"].map(|share| result("a", Some(share), false, "1e29"));
+        state.add(&shares, true);
+        state.remove(&shares[1..], true);
+        assert_eq!(consumed(&state, &shares[0]), 10_i128.pow(38));
     }
 
     #[test]

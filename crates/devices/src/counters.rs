@@ -7,12 +7,13 @@ use supercargo_cel::Quantity;
 use crate::allocated::PoolUsage;
 use crate::inventory::Consumption;
 use crate::pools::Pool;
+use crate::sum::Sum;
 
 /// The counters of a pool in a search.
 #[derive(Debug, Default)]
 pub(crate) struct Counters<'a> {
-    /// What is left of each counter of each set, in billionths.
-    left: BTreeMap<(&'a str, &'a str), i128>,
+    /// What is left of each counter of each set.
+    left: BTreeMap<(&'a str, &'a str), Sum>,
     /// How many are below zero.
     overdrawn: usize,
 }
@@ -40,16 +41,16 @@ impl<'a> Counters<'a> {
         let mut left = BTreeMap::new();
         for set in pool.all_slices().flat_map(|slice| &slice.spec().shared_counters) {
             for (name, quantity) in &set.counters {
-                left.insert((&*set.name, &**name), Quantity::lenient(quantity).nanos());
+                left.insert((&*set.name, &**name), Sum::from(Quantity::lenient(quantity).nanos()));
             }
         }
-        let overdrawn = left.values().filter(|left| **left < 0).count();
+        let overdrawn = left.values().filter(|left| left.is_negative()).count();
         let mut counters = Self { left, overdrawn };
         if let Some(usage) = usage {
             for slice in pool.all_slices() {
                 for (place, device) in slice.spec().devices.iter().enumerate() {
                     if usage.contains_key(&device.name) {
-                        counters.change(slice.consumption(place), i128::saturating_sub);
+                        counters.change(slice.consumption(place), Sum::subtract);
                     }
                 }
             }
@@ -59,7 +60,7 @@ impl<'a> Counters<'a> {
 
     /// Takes what a device consumes, unless a counter of the pool is overdrawn then.
     pub(crate) fn take(&mut self, consumption: &'a [Consumption]) -> bool {
-        self.change(consumption, i128::saturating_sub);
+        self.change(consumption, Sum::subtract);
         if self.overdrawn > 0 {
             self.give_back(consumption);
             return false;
@@ -68,15 +69,15 @@ impl<'a> Counters<'a> {
     }
 
     pub(crate) fn give_back(&mut self, consumption: &'a [Consumption]) {
-        self.change(consumption, i128::saturating_add);
+        self.change(consumption, Sum::add);
     }
 
-    fn change(&mut self, consumption: &'a [Consumption], change: impl Fn(i128, i128) -> i128) {
+    fn change(&mut self, consumption: &'a [Consumption], change: impl Fn(&mut Sum, i128)) {
         for used in consumption {
             if let Some(left) = self.left.get_mut(&(&*used.set, &*used.counter)) {
-                let was_overdrawn = *left < 0;
-                *left = change(*left, used.amount);
-                self.overdrawn += usize::from(*left < 0);
+                let was_overdrawn = left.is_negative();
+                change(left, used.amount);
+                self.overdrawn += usize::from(left.is_negative());
                 self.overdrawn -= usize::from(was_overdrawn);
             }
         }

@@ -96,6 +96,7 @@ pub mod readiness;
 mod search;
 mod selectors;
 mod sight;
+mod sum;
 
 use std::sync::Arc;
 

@@ -17,6 +17,7 @@ use crate::error::AllocateError;
 use crate::inventory::Slice;
 use crate::plan::{Candidate, Devices, MAX_RESULTS, Matcher, Plans};
 use crate::pools::Pool;
+use crate::sum::Sum;
 use supercargo_framework::objects::DeviceCount;
 
 /// A search on one node.
@@ -45,7 +46,7 @@ pub(crate) struct Search<'a, 's> {
 struct Shared {
     requests: u32,
     /// By capacity, in billionths.
-    sums: SmallVec<[i128; 2]>,
+    sums: SmallVec<[Sum; 2]>,
 }
 
 /// A device that was chosen.
@@ -395,8 +396,10 @@ impl<'a, 's> Search<'a, 's> {
         let shared = self.shared.get(&candidate.number);
         let capacities = candidate.slice.capacities(candidate.place);
         self.matcher.take(alternative, candidate, |capacity| {
-            let allocated = allocated.map_or(0, |usage| usage.consumed(&capacities[capacity].name));
-            allocated.saturating_add(shared.map_or(0, |shared| shared.sums[capacity]))
+            let name = &capacities[capacity].name;
+            let allocated = allocated.map_or(Sum::default(), |usage| usage.consumed(name));
+            let chosen = shared.map_or(Sum::default(), |shared| shared.sums[capacity]);
+            allocated.saturated().saturating_add(chosen.saturated())
         })
     }
 
@@ -477,9 +480,9 @@ impl<'a, 's> Search<'a, 's> {
         if is_shared {
             let shared = self.shared.entry(number).or_default();
             shared.requests += 1;
-            shared.sums.resize(taken.len(), 0);
+            shared.sums.resize(taken.len(), Sum::default());
             for (sum, quantity) in shared.sums.iter_mut().zip(&taken) {
-                *sum = sum.saturating_add(quantity.nanos());
+                sum.add(quantity.nanos());
             }
         } else {
             self.marks[number as usize] += 1;
@@ -502,7 +505,7 @@ impl<'a, 's> Search<'a, 's> {
             if let Some(shared) = self.shared.get_mut(&undo.number) {
                 shared.requests -= 1;
                 for (sum, quantity) in shared.sums.iter_mut().zip(&chosen.taken) {
-                    *sum = sum.saturating_sub(quantity.nanos());
+                    sum.subtract(quantity.nanos());
                 }
                 if shared.requests == 0 {
                     self.shared.remove(&undo.number);

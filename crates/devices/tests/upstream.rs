@@ -50,6 +50,12 @@ const MAX_SHRINKING: usize = 300;
 /// The differences that are reported.
 const MAX_REPORTED: usize = 3;
 
+/// Why cases are not compared.
+const TOO_MANY_STEPS: &str = "too many steps";
+const UPSTREAM_PANICS: &str = "upstream panics";
+/// How many of a thousand cases may be left out for each reason.
+const MAX_LEFT_OUT: u64 = 20;
+
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]
@@ -122,8 +128,12 @@ impl Report {
         *self.kinds.entry(kind).or_default() += 1;
     }
 
-    /// Fails if the cases show too little of something.
-    fn check(&self) {
+    /// Fails if the cases show too little of something, or if too many are not compared.
+    fn check(&self, cases: u64) {
+        for kind in [TOO_MANY_STEPS, UPSTREAM_PANICS] {
+            let count = self.kinds.get(kind).copied().unwrap_or_default();
+            assert!(count * 1000 <= cases * MAX_LEFT_OUT, "not compared: {count} of {cases}, {kind}");
+        }
         let wanted = ["allocated", "does not fit", "invalid pools", "errors"];
         for kind in wanted.into_iter().chain(MARKS.map(|(kind, _)| kind)) {
             let count = self.kinds.get(kind).copied().unwrap_or_default();
@@ -168,14 +178,14 @@ fn generated_clusters_match_upstream() -> Result<()> {
     for seed in seed..seed + cases {
         let case = Generator::new(seed).case();
         let Some(here) = case.ask_here() else {
-            report.count("too many steps");
+            report.count(TOO_MANY_STEPS);
             continue;
         };
         let there = ask(&mut oracle, &case)?;
         for (outcome, upstream) in here.iter().zip(&there) {
             report.add(outcome);
             if !upstream.panic.is_empty() {
-                report.count("upstream panics");
+                report.count(UPSTREAM_PANICS);
             }
         }
         if here != there
@@ -186,7 +196,7 @@ fn generated_clusters_match_upstream() -> Result<()> {
     }
     eprintln!("{cases} cases, {} steps: {:#?}\n{:#?}", report.steps, report.kinds, report.errors);
     if cases >= CASES {
-        report.check();
+        report.check(cases);
     }
     let total = differing.len();
     let mut text = String::new();

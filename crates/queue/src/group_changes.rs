@@ -42,8 +42,8 @@ impl SchedulingQueue {
         }
     }
 
-    /// The pods of some PodGroups are no longer in this tree: they wait for another root. PreEnqueue
-    /// asks the others again, even if there were none.
+    /// The pods of some PodGroups are no longer in this tree: they wait for another root.
+    /// PreEnqueue asks the others again, even if there were none.
     fn leave_tree(&mut self, cx: &mut QueueCx<'_>, root: &GroupKey, leaves: &BTreeSet<Arc<str>>) {
         let entry = self.groups.uid_of(root);
         let mut members = self.groups.take_pending_of(&entry, leaves);

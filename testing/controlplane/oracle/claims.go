@@ -145,7 +145,7 @@ func (c *resourceClaimClient) Create(
 	sent := json.RawMessage(mustMarshal(created))
 	err = c.cluster.await("create", resourceClaims.Resource, c.namespace, claim.GenerateName, func() error {
 		c.cluster.writes = append(c.cluster.writes, Write{Verb: "create", Resource: resourceClaims.Resource, Name: claim.GenerateName, Body: sent})
-		version := c.cluster.nextVersion()
+		version := next(&c.cluster.version)
 		created.Name, created.UID, created.ResourceVersion = claim.GenerateName+version, types.UID("uid-"+version), version
 		return c.cluster.tracker.Create(resourceClaims, created.DeepCopy(), c.namespace)
 	})
@@ -158,6 +158,34 @@ func (c *resourceClaimClient) Delete(ctx context.Context, name string, _ metav1.
 		c.cluster.writes = append(c.cluster.writes, Write{Verb: "delete", Resource: resourceClaims.Resource, Name: name, Body: json.RawMessage("null")})
 		return c.cluster.tracker.Delete(resourceClaims, c.namespace, name)
 	})
+}
+
+// keepShares copies the identities of shares to a new version of a claim. The history has others,
+// because each side chooses them at random.
+func keepShares(old, claim *resource.ResourceClaim) {
+	if old.Status.Allocation == nil || claim.Status.Allocation == nil {
+		return
+	}
+	stored := old.Status.Allocation.Devices.Results
+	results := claim.Status.Allocation.Devices.Results
+	for i := range min(len(stored), len(results)) {
+		was, is := &stored[i], &results[i]
+		if was.ShareID == nil || is.ShareID == nil || deviceOf(was) != deviceOf(is) {
+			continue
+		}
+		identity := string(*was.ShareID)
+		for j := range claim.Status.Devices {
+			device := &claim.Status.Devices[j]
+			if device.ShareID != nil && *device.ShareID == string(*is.ShareID) {
+				device.ShareID = &identity
+			}
+		}
+		is.ShareID = was.ShareID
+	}
+}
+
+func deviceOf(result *resource.DeviceRequestAllocationResult) [3]string {
+	return [3]string{result.Driver, result.Pool, result.Device}
 }
 
 // firstClaim makes DynamicResources take the allocation of the first claim away, where upstream

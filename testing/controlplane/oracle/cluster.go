@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resource "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,8 +25,12 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
-// firstOwnVersion is the resource version of the scheduler's first write.
-const firstOwnVersion = 1_000_000
+// The resource versions of the scheduler's first writes. Those of pods count separately: they say
+// nothing, and whether a condition changes may depend on a message that is not compared.
+const (
+	firstOwnVersion    = 1_000_000
+	firstOwnPodVersion = 5_000_000
+)
 
 var resources = map[schema.GroupVersionKind]schema.GroupVersionResource{}
 
@@ -64,7 +69,8 @@ var pods = v1.SchemeGroupVersion.WithResource("pods")
 type cluster struct {
 	clientset *fake.Clientset
 	tracker   clienttesting.ObjectTracker
-	version   int
+	// The versions of the scheduler's next writes, and of those to pods.
+	version, podVersion int
 
 	mutex   sync.Mutex
 	waiting []*request
@@ -85,7 +91,7 @@ type request struct {
 
 func newCluster() *cluster {
 	clientset := fake.NewSimpleClientset()
-	return &cluster{clientset: clientset, tracker: clientset.Tracker(), version: firstOwnVersion}
+	return &cluster{clientset: clientset, tracker: clientset.Tracker(), version: firstOwnVersion, podVersion: firstOwnPodVersion}
 }
 
 // await hands a write to the history's goroutine and waits until every watch has seen its effect.
@@ -139,6 +145,7 @@ func (c *cluster) apply(raw []byte, settle func()) error {
 	if err != nil {
 		return err
 	}
+	c.see(accessor.GetResourceVersion())
 	namespace, name := accessor.GetNamespace(), accessor.GetName()
 	old, err := c.get(gvr, namespace, name)
 	exists := err == nil
@@ -165,8 +172,11 @@ func (c *cluster) apply(raw []byte, settle func()) error {
 		settle()
 		return c.tracker.Create(gvr, object, namespace)
 	}
-	if pod, ok := object.(*v1.Pod); ok {
-		keep(old.(*v1.Pod), pod)
+	switch object := object.(type) {
+	case *v1.Pod:
+		keep(old.(*v1.Pod), object)
+	case *resource.ResourceClaim:
+		keepShares(old.(*resource.ResourceClaim), object)
 	}
 	return c.tracker.Update(gvr, object, namespace)
 }
@@ -217,14 +227,26 @@ func (c *cluster) store(gvr schema.GroupVersionResource, object runtime.Object) 
 	if err != nil {
 		return err
 	}
-	accessor.SetResourceVersion(c.nextVersion())
+	counter := &c.version
+	if gvr == pods {
+		counter = &c.podVersion
+	}
+	accessor.SetResourceVersion(next(counter))
 	return c.tracker.Update(gvr, object, accessor.GetNamespace())
 }
 
-// nextVersion returns the resource version of the scheduler's next write.
-func (c *cluster) nextVersion() string {
-	version := strconv.Itoa(c.version)
-	c.version++
+// see makes the scheduler's next versions newer than one of the history.
+func (c *cluster) see(version string) {
+	seen, err := strconv.Atoi(version)
+	if err == nil && seen >= c.version && seen < firstOwnPodVersion {
+		c.version = seen + 1
+	}
+}
+
+// next returns the resource version of a write, and counts.
+func next(counter *int) string {
+	version := strconv.Itoa(*counter)
+	*counter++
 	return version
 }
 

@@ -77,8 +77,8 @@ func (w *watcher) attach(sched *scheduler.Scheduler) {
 	}
 }
 
-// begin starts the record of a pod's cycle, unless it has begun. Each trial of a group's pod has its
-// own.
+// begin starts the record of a pod's cycle, unless it has begun. Each trial of a group's pod
+// has its own.
 func (w *watcher) begin(pod string) *Cycle {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()

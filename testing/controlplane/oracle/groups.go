@@ -106,8 +106,8 @@ func (w *watcher) beginGroup(group *framework.QueuedPodGroupInfo) {
 	})
 }
 
-// dateGroups makes a group that appears as old as the oldest of its pods, where upstream takes any of
-// those that waited for it.
+// dateGroups makes a group that appears as old as the oldest of its pods, where upstream takes
+// any of those that waited for it.
 func (p *player) dateGroups(waited sets.Set[types.UID]) {
 	active := p.active()
 	for _, entity := range slices.Concat(active.List(), slices.Collect(maps.Values(p.waiting()))) {

@@ -21,8 +21,8 @@
 //
 //	{"wall": 1234, "processor": 2345, "found": true}   nanoseconds; processor time is that of all threads
 //
-// The cycle of a group is ScheduleOne. Its line has the time until all pods have been tried, too, and
-// how many of them are bound and fail:
+// The cycle of a group is ScheduleOne. Its line has the time until all pods have been tried, too,
+// and how many of them are bound and fail:
 //
 //	{"wall": 1234, "algorithm": 1200, "bound": 8, "failed": 0}
 package main

@@ -188,8 +188,11 @@ impl Arguments {
             reports.push(report);
             progress(&reports, began.elapsed(), &mut printed);
         }
-        print!("{}", Summary::of(&reports, began.elapsed()));
-        Ok(reports.iter().all(|report| report.failures.is_empty()))
+        let summary = Summary::of(&reports, began.elapsed());
+        let rare = if self.sabotage.is_none() { summary.rare_checks() } else { Vec::new() };
+        print!("{summary}");
+        rare.iter().for_each(|check| println!("FAILED too few {check}"));
+        Ok(summary.failed == 0 && rare.is_empty())
     }
 
     /// Leaves out one fault after the other, as long as the run fails.
@@ -369,6 +372,21 @@ fn progress(reports: &[Report], took: Duration, printed: &mut Duration) {
     }
 }
 
+/// What a long run checks often. A workload that no longer shows something would never fail.
+const CHECKS: [&str; 7] = [
+    "checks of a node's room",
+    "checks of claims of bound pods",
+    "checks of devices",
+    "checks of gangs and trees",
+    "checks of inner consistency",
+    "checks of special devices",
+    "checks of the lease",
+];
+/// The simulated time of a long run.
+const LONG_RUN: Duration = Duration::from_hours(3);
+/// The least number of each check in a simulated hour.
+const CHECKS_AN_HOUR: u64 = 10;
+
 /// Simulated time and the CPU time that it took, of the seeds of a mood.
 #[derive(Clone, Copy, Default)]
 struct Speed {
@@ -411,6 +429,16 @@ impl Summary {
             counts,
         }
     }
+
+    /// The checks that were too rare, if the run was a long one.
+    fn rare_checks(&self) -> Vec<&'static str> {
+        if self.simulated < LONG_RUN {
+            return Vec::new();
+        }
+        let wanted = CHECKS_AN_HOUR * (self.simulated.as_secs() / 3600);
+        let is_rare = |check: &&str| self.counts.get(*check).is_none_or(|count| *count < wanted);
+        CHECKS.into_iter().filter(is_rare).collect()
+    }
 }
 
 impl std::fmt::Display for Summary {
@@ -433,5 +461,30 @@ impl std::fmt::Display for Summary {
             write!(f, " in {} s", self.took.as_secs())?;
         }
         writeln!(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_runs_with_too_few_checks_of_a_kind_fail() {
+        let report = |hours, special| Report {
+            seed: 1,
+            mood: Mood::Quiet,
+            simulated: Duration::from_hours(hours),
+            took: Duration::ZERO,
+            hash: 0,
+            counts: CHECKS
+                .iter()
+                .map(|check| ((*check).to_owned(), if check.contains("special") { special } else { 1000 }))
+                .collect(),
+            failures: Vec::new(),
+        };
+        let rare = |reports: &[Report]| Summary::of(reports, Duration::ZERO).rare_checks();
+        assert_eq!(rare(&[report(2, 20), report(2, 19)]), ["checks of special devices"]);
+        assert_eq!(rare(&[report(2, 20), report(2, 20)]), [""; 0]);
+        assert_eq!(rare(&[report(2, 0)]), [""; 0], "a short run");
     }
 }

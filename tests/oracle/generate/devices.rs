@@ -175,8 +175,12 @@ impl Generator<'_> {
         if self.has(Kind::DeviceTaints) {
             device["taints"] = json!(self.device_taints());
         }
-        // While a pod waits for a shared device, upstream counts what it has of it twice.
-        if device["allowMultipleAllocations"].is_null() && self.has(Kind::DeviceConditions) {
+        if self.has(Kind::DeviceConditions) {
+            if device["allowMultipleAllocations"] == true {
+                // While a pod waits for a shared device, upstream counts what it has of it twice.
+                device["capacity"] =
+                    json!({ "memory": { "value": "1Pi", "requestPolicy": { "default": "1Gi" } } });
+            }
             device["bindingConditions"] = json!(["example.com/attached"]);
             device["bindingFailureConditions"] = json!(["example.com/broken"]);
             if self.random.chance(40) {

@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use supercargo_framework::Feature;
 
-use super::groups::Plan;
+use super::group_plan::Plan;
 use super::mix::{Kind, Mix};
 use crate::oracle::answer::Answer;
 use crate::oracle::history::{History, Reference, Step};
@@ -92,7 +92,7 @@ impl Generator<'_> {
         match object["kind"].as_str() {
             _ if current < 1_000_000 => self.version.to_string(),
             Some("PersistentVolume" | "PersistentVolumeClaim" | "ResourceClaim") => {
-                (current + 1).min(self.subject.next_version()).to_string()
+                self.subject.next_version().to_string()
             }
             _ => (9_000_000 + self.version).to_string(),
         }

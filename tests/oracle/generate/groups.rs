@@ -6,6 +6,7 @@ use supercargo_framework::Feature;
 
 use super::configuration::PROFILES;
 use super::generator::Generator;
+use super::group_plan::Plan;
 use super::mix::Kind;
 use super::nodes::{HOSTNAME, ZONE};
 use super::pods::grow;
@@ -16,21 +17,6 @@ use crate::oracle::subject::TURNSTILE;
 const MOST_GROUPS: usize = 5;
 
 const COMPOSITE: &str = "CompositePodGroup";
-
-/// A group, and what its members have in common.
-#[derive(Clone, Debug)]
-pub(super) struct Plan {
-    group: Reference,
-    /// The composite group above it.
-    parent: Option<String>,
-    template: Value,
-    scheduler: &'static str,
-    priority: i64,
-    never_preempts: bool,
-    is_gang: bool,
-    /// Whether a member differs from the others. Upstream names one of those that do, at random.
-    has_odd_member: bool,
-}
 
 /// A change of a group.
 #[derive(Clone, Copy, Debug)]

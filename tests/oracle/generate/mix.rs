@@ -133,15 +133,24 @@ impl Mix {
     }
 
     /// A random mix of the kinds that supercargo evaluates. Each history has only some, so that
-    /// different plugins decide.
+    /// different plugins decide. Some histories are about devices: pods get them only if most other
+    /// plugins do not object.
     pub(in crate::oracle) fn random(random: &mut Random) -> Self {
         let available = |kind: &&Kind| DEFAULT_PLUGINS.iter().any(|plugin| plugin.name == kind.plugin());
+        let is_about_devices = random.chance(35);
         Self(
             Kind::ALL
                 .iter()
                 .filter(available)
                 .filter_map(|kind| {
-                    let (on, percent) = (random.chance(35), random.between(5, 60));
+                    let (likely, least) = match (is_about_devices, kind) {
+                        (true, Kind::Devices) => (100, 50),
+                        (true, Kind::Permit | Kind::Preemption) => (50, 30),
+                        (true, _) if kind.plugin() == "DynamicResources" => (40, 20),
+                        (true, _) => (12, 5),
+                        (false, _) => (35, 5),
+                    };
+                    let (on, percent) = (random.chance(likely), random.between(least, least + 50));
                     on.then(|| (*kind, u32::try_from(percent).unwrap_or(0)))
                 })
                 .collect(),

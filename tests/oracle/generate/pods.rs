@@ -68,8 +68,6 @@ impl Generator<'_> {
         self.volumes(namespace, &mut spec);
         self.pod_resource_claims(namespace, &mut spec);
         if self.may_use_devices(&spec) {
-            // With one worker, upstream runs what may run at the same time in PreBind in turn.
-            remove(&mut spec, "volumes");
             // Two pods would write at one time.
             labels.retain(|key, value| key != TURNSTILE || value != "open");
         }
@@ -130,10 +128,9 @@ impl Generator<'_> {
         if template["labels"][TURNSTILE] == "open" || (waits && self.profiles > 1) {
             remove(spec, "volumes");
         }
-        // Upstream asks the plugins that hold a pod back in random order.
-        if self.has(Kind::Gates) && spec["resourceClaims"].is_null() {
+        if self.has(Kind::Gates) && self.has_lasting_claims(&namespace, &pod["spec"]) {
             let gates = self.random.at_least_one(60, &GATES);
-            spec["schedulingGates"] = gates.iter().map(|gate| json!({ "name": gate })).collect();
+            pod["spec"]["schedulingGates"] = gates.iter().map(|gate| json!({ "name": gate })).collect();
         }
         pod
     }

@@ -19,24 +19,59 @@ impl Generator<'_> {
             return;
         }
         let count = if self.random.chance(30) { 2 } else { 1 };
-        let claims = (0..count).map(|number| {
-            let name = format!("claim-{number}");
-            if self.random.chance(50) {
-                return json!({ "name": name, "resourceClaimTemplateName": "template" });
-            }
-            json!({ "name": name, "resourceClaimName": self.some_resource_claim(namespace) })
+        let mut claims: Vec<Value> = (0..count)
+            .map(|number| {
+                let name = format!("claim-{number}");
+                if self.random.chance(50) {
+                    return json!({ "name": name, "resourceClaimTemplateName": "template" });
+                }
+                json!({ "name": name, "resourceClaimName": self.some_resource_claim(namespace) })
+            })
+            .collect();
+        // Two bindings that both fail at the second name would write at one time.
+        claims.dedup_by(|one, other| {
+            one["resourceClaimName"].is_string() && one["resourceClaimName"] == other["resourceClaimName"]
         });
-        spec["resourceClaims"] = claims.collect();
+        spec["resourceClaims"] = json!(claims);
     }
 
-    /// The name of a claim, in most cases of an existing one.
+    /// The name of a claim, in most cases of an existing one, and often of one with devices.
     fn some_resource_claim(&mut self, namespace: &str) -> String {
         let mut claims = self.subject.objects("ResourceClaim");
         claims.retain(|claim| claim["metadata"]["namespace"] == *namespace);
+        let has_devices = |claim: &Value| claim["status"]["allocation"].is_object();
+        if self.random.chance(50) && claims.iter().any(has_devices) {
+            claims.retain(has_devices);
+        }
         if claims.is_empty() || self.random.chance(10) {
             return (*self.random.pick(&CLAIMS)).to_owned();
         }
         claims[self.random.below(claims.len())]["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Whether the claims of a pod exist as long as it has gates. Upstream asks the plugins
+    /// that hold a pod back in random order, so only one of them may do so.
+    pub(super) fn has_lasting_claims(&self, namespace: &str, spec: &Value) -> bool {
+        let claims = self.subject.objects("ResourceClaim");
+        spec["resourceClaims"].as_array().into_iter().flatten().all(|used| {
+            let name = used["resourceClaimName"].as_str().unwrap_or_default();
+            let exists = |claim: &Value| {
+                claim["metadata"]["namespace"] == *namespace
+                    && claim["metadata"]["name"] == *name
+                    && claim["metadata"]["deletionTimestamp"].is_null()
+            };
+            CLAIMS.contains(&name) && claims.iter().any(exists)
+        })
+    }
+
+    /// Whether a pod with gates uses the claim.
+    fn is_used_behind_gates(&self, claim: &Reference) -> bool {
+        self.subject.objects("Pod").iter().any(|pod| {
+            let mut used = pod["spec"]["resourceClaims"].as_array().into_iter().flatten();
+            pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty())
+                && pod["metadata"]["namespace"] == *claim.namespace
+                && used.any(|used| used["resourceClaimName"] == *claim.name)
+        })
     }
 
     /// Creates a claim of one of the known names, sometimes with an allocation by another
@@ -198,12 +233,15 @@ impl Generator<'_> {
 
     /// Changes claims.
     pub(super) fn change_resource_claims(&mut self) -> Result<()> {
-        match self.random.below(12) {
+        match self.random.below(10) {
             0 | 1 => self.add_resource_claim(),
-            2 => self.with_idle_claim(|this, claim| this.take(Step::Delete(claim))),
+            2 => self.with_idle_claim(|this, claim| {
+                if this.is_used_behind_gates(&claim) { Ok(()) } else { this.take(Step::Delete(claim)) }
+            }),
             3 => self.with_some("ResourceClaim", |this, claim| {
+                let may_go = !this.is_used_behind_gates(&claim);
                 this.change(&claim, |this, claim| {
-                    if this.random.chance(30) {
+                    if may_go && this.random.chance(30) {
                         claim["metadata"]["deletionTimestamp"] = json!("2000-01-02T00:00:00Z");
                     } else {
                         claim["metadata"]["labels"]["note"] = json!(this.version.to_string());
@@ -219,22 +257,57 @@ impl Generator<'_> {
                     }
                 })
             }),
-            5 | 6 => {
-                self.with_some("ResourceClaim", |this, claim| this.change(&claim, Self::report_conditions))
-            }
-            7 | 8 => self.give_back(),
+            5 | 6 => self.give_back(),
             _ => self.generate_resource_claims(),
         }
     }
 
-    /// Changes a claim that no binding in flight has: upstream keeps what the binding is to write.
+    /// Changes a claim that no binding in flight allocates or has reserved: upstream keeps what
+    /// such a binding is to write.
     fn with_idle_claim(&mut self, change: impl FnOnce(&mut Self, Reference) -> Result<()>) -> Result<()> {
         self.with_some("ResourceClaim", |this, claim| {
-            if this.subject.is_being_bound(&claim) { Ok(()) } else { change(this, claim) }
+            let is_idle = this.subject.object(&claim).is_some_and(|claim| !this.is_being_bound(&claim));
+            if is_idle { change(this, claim) } else { Ok(()) }
         })
     }
 
-    /// Acts as the driver of an allocated device: reports conditions.
+    fn is_being_bound(&self, claim: &Value) -> bool {
+        let reserved = claim["status"]["reservedFor"].as_array().cloned().unwrap_or_default();
+        let is_reserved = |uid: &Value| reserved.iter().any(|consumer| consumer["uid"] == *uid);
+        let is_allocated = claim["status"]["allocation"].is_object();
+        self.subject.bindings_with(claim).iter().any(|uid| !is_allocated || is_reserved(uid))
+    }
+
+    /// Takes a claim away from a pod that waits on Permit.
+    pub(super) fn lose_claim(&mut self) -> Result<()> {
+        let mut claims = self.subject.objects("ResourceClaim");
+        claims.retain(|claim| {
+            !self.subject.bindings_with(claim).is_empty()
+                && !self.is_being_bound(claim)
+                && !self.is_used_behind_gates(&Reference::of(claim))
+        });
+        if claims.is_empty() {
+            return Ok(());
+        }
+        let claim = Reference::of(self.random.pick(&claims));
+        if self.random.chance(50) {
+            return self.take(Step::Delete(claim));
+        }
+        self.change(&claim, |_, claim| deallocate(claim))
+    }
+
+    /// Acts as the driver of one claim's devices, if any has conditions.
+    pub(super) fn report_devices(&mut self) -> Result<()> {
+        let mut claims = self.subject.objects("ResourceClaim");
+        claims.retain(|claim| claim["status"]["allocation"].to_string().contains("bindingConditions"));
+        if claims.is_empty() {
+            return Ok(());
+        }
+        let claim = Reference::of(self.random.pick(&claims));
+        self.change(&claim, Self::report_conditions)
+    }
+
+    /// Reports the conditions of a claim's devices.
     fn report_conditions(&mut self, claim: &mut Value) {
         let results =
             claim["status"]["allocation"]["devices"]["results"].as_array().cloned().unwrap_or_default();

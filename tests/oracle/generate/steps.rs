@@ -87,7 +87,7 @@ impl Generator<'_> {
 
     /// Makes one change.
     pub(super) fn act(&mut self) -> Result<()> {
-        if self.has_devices() && self.random.chance(10) {
+        if self.has_devices() && self.random.chance(12) {
             return if self.random.chance(30) {
                 self.change_devices()
             } else {
@@ -96,6 +96,12 @@ impl Generator<'_> {
         }
         if self.has_groups() && self.random.chance(12 + self.mix.of(Kind::Groups) / 4) {
             return self.change_groups();
+        }
+        if self.mix.of(Kind::DeviceConditions) > 0 && self.random.chance(8) {
+            return self.report_devices();
+        }
+        if self.has_devices() && self.mix.of(Kind::Permit) > 0 && self.random.chance(6) {
+            return self.lose_claim();
         }
         match self.random.weighted(&ACTS).unwrap_or(Act::Wait) {
             Act::Schedule if self.subject.has_work() => self.take(Step::Schedule(true)),
@@ -214,6 +220,9 @@ impl Generator<'_> {
             let template = this.templates[this.random.below(this.templates.len())].clone();
             let mut new = this.pod(&template, &pod.name);
             new["metadata"]["namespace"] = json!(pod.namespace);
+            if !this.has_lasting_claims(&pod.namespace, &new["spec"]) {
+                new["spec"]["schedulingGates"] = json!([]);
+            }
             this.apply(new)
         })
     }

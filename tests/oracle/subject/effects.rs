@@ -146,18 +146,14 @@ impl Effects {
                 let cancelled = Arc::new(Mutex::new(false));
                 let (calls, is_cancelled) = (self.calls.clone(), Arc::clone(&cancelled));
                 let run = async move {
-                    for group in groups {
-                        let runs = group.into_iter().map(|work| {
-                            let polls_itself = *work.name == *dynamic_resources::NAME;
-                            let polling = if polls_itself { Polling::AtStart } else { Polling::EverySecond };
-                            let cx = calls.context(polling, Arc::clone(&is_cancelled));
-                            let run = work.plugin.pre_bind(cx, work.work);
-                            let name = work.name;
-                            async move { run.await.by(name) }
-                        });
-                        let statuses = futures::future::join_all(runs).await;
-                        if let Some(failed) = statuses.into_iter().find(|status| !status.is_success()) {
-                            return failed;
+                    // Plugins of a group may run at the same time. Upstream's side has one worker.
+                    for work in groups.into_iter().flatten() {
+                        let polls_itself = *work.name == *dynamic_resources::NAME;
+                        let polling = if polls_itself { Polling::AtStart } else { Polling::EverySecond };
+                        let cx = calls.context(polling, Arc::clone(&is_cancelled));
+                        let status = work.plugin.pre_bind(cx, work.work).await.by(work.name);
+                        if !status.is_success() {
+                            return status;
                         }
                     }
                     Status::success()
@@ -204,7 +200,7 @@ impl Effects {
             Effect::PatchGroupStatus(patch) => {
                 lock(&self.world).patch_group(&patch.group, &patch.uid.text(), || {
                     condition("PodGroupInitiallyScheduled", &patch.condition)
-                })
+                });
             }
             Effect::PatchPodStatus(patch) => patch_status(&mut lock(&self.world), &patch),
             Effect::RecordEvent(event) => {

@@ -8,8 +8,10 @@ use supercargo_framework::binding::{ApiCall, ApiError, Certainty};
 use crate::oracle::answer::Write;
 use crate::oracle::history::Reference;
 
-/// The first version of the scheduler's writes; upstream's side uses the same.
+/// The first versions of the scheduler's writes, and of those to pods; upstream's side uses the
+/// same.
 const FIRST_VERSION: u64 = 1_000_000;
+const FIRST_POD_VERSION: u64 = 5_000_000;
 
 /// Fields of a pod that an apply step does not change.
 const LASTING: [(&str, &str); 3] =
@@ -33,6 +35,7 @@ pub(super) struct World {
     /// The other writes since the last step.
     pub(super) writes: Vec<Write>,
     next_version: u64,
+    next_pod_version: u64,
 }
 
 impl World {
@@ -43,6 +46,7 @@ impl World {
             deleted: Vec::new(),
             writes: Vec::new(),
             next_version: FIRST_VERSION,
+            next_pod_version: FIRST_POD_VERSION,
         }
     }
 
@@ -50,7 +54,7 @@ impl World {
         self.objects.get(reference)
     }
 
-    /// The version of the scheduler's next write.
+    /// The version of the scheduler's next write to an object other than a pod.
     pub(super) fn next_version(&self) -> u64 {
         self.next_version
     }
@@ -73,8 +77,19 @@ impl World {
                 }
             }
         }
+        self.see_version(&object);
         self.objects.insert(reference.clone(), object.clone());
         self.changes.push_back(Changed { reference, new: Some(object) });
+    }
+
+    /// Makes the scheduler's next versions newer than that of an object.
+    fn see_version(&mut self, object: &Value) {
+        let version = object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+        if let Some(version) = version
+            && (self.next_version..FIRST_POD_VERSION).contains(&version)
+        {
+            self.next_version = version + 1;
+        }
     }
 
     pub(super) fn delete(&mut self, reference: &Reference) {
@@ -90,15 +105,16 @@ impl World {
             return false;
         };
         change(&mut object);
-        object["metadata"]["resourceVersion"] = json!(self.new_version());
+        let version =
+            if reference.kind == "Pod" { next(&mut self.next_pod_version) } else { self.new_version() };
+        object["metadata"]["resourceVersion"] = json!(version);
         self.apply(object);
         true
     }
 
-    /// The version of a write.
+    /// The version of a write to an object other than a pod.
     pub(super) fn new_version(&mut self) -> String {
-        self.next_version += 1;
-        (self.next_version - 1).to_string()
+        next(&mut self.next_version)
     }
 
     /// The pod, if it has this UID.
@@ -224,6 +240,11 @@ impl World {
         }
         Ok(self.get(&reference).cloned().unwrap_or_default())
     }
+}
+
+fn next(counter: &mut u64) -> String {
+    *counter += 1;
+    (*counter - 1).to_string()
 }
 
 /// An object without nulls and empty fields.

@@ -247,7 +247,7 @@ impl Twins {
         let uid = (*uid).clone();
         let answers = [&mut self.with_tables, &mut self.plain].map(|scheduler| {
             let nodes: Vec<_> = scheduler.cache.nodes().order().to_vec();
-            let some = nodes.into_iter().enumerate().filter(|(at, _)| (at + turn) % 3 > 0);
+            let some = nodes.into_iter().enumerate().filter(|(at, _)| !(at + turn).is_multiple_of(3));
             let some: Vec<_> = some.map(|(_, index)| index).collect();
             let queued = scheduler.queue.get(&uid)?;
             let queued = QueuedPod::new(Arc::clone(&queued.pod), queued.profile, WALL);
