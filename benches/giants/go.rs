@@ -1,24 +1,23 @@
 //! kube-scheduler on the same objects (`testing/controlplane/schedbench`).
 
 use std::collections::HashSet;
-use std::io::{BufRead as _, BufReader, BufWriter, ErrorKind, Write};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::io::{BufRead as _, BufReader, Result as IoResult};
+use std::process::{Child, ChildStdout};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use supercargo_controlplane::{Assets, Program};
+use supercargo_controlplane::{SchedBench, SchedBenchInput};
 use supercargo_framework::testing::giants::{NodeList, PodList, objects, plain_node, plain_pod, type_of};
 
 use crate::cluster::{Size, plain_document};
 
 /// The program.
 pub(crate) struct Upstream {
-    program: PathBuf,
+    program: SchedBench,
     patience: Duration,
 }
 
@@ -59,7 +58,7 @@ type Line = (&'static str, Value);
 impl Upstream {
     /// Builds it, if it is missing.
     pub(crate) fn locate(patience: Duration) -> Result<Self> {
-        Ok(Self { program: Assets::locate()?.path(Program::SchedBench)?, patience })
+        Ok(Self { program: SchedBench::locate()?, patience })
     }
 
     /// The longest cycle with the giant: its own, that of a plain pod beside it, and that of
@@ -96,22 +95,11 @@ impl Upstream {
     }
 
     fn longest(&self, size: Size, beside: Vec<Value>, lines: Vec<Line>) -> Result<Longest> {
-        let mut child = Command::new(&self.program)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("start {}", self.program.display()))?;
-        let output = child.stdout.take().context("its output is a pipe")?;
-        let input = child.stdin.take().context("its input is a pipe")?;
+        let (mut child, input, output) = self.program.start()?;
         let expected = lines.iter().filter(|(what, _)| *what == "schedule").count();
-        let writer = thread::spawn(move || write(&mut BufWriter::new(input), size, &beside, lines));
+        let writer = input.write_beside(move |input| write(input, size, &beside, lines));
         let longest = self.read(&mut child, output, expected);
-        match writer.join() {
-            // It stops reading when it is stopped.
-            Ok(Err(error)) if error.kind() == ErrorKind::BrokenPipe => {}
-            Ok(written) => written.context("tell schedbench")?,
-            Err(_) => bail!("the writer of schedbench's input panicked"),
-        }
+        writer.end()?;
         longest
     }
 
@@ -156,30 +144,26 @@ impl Upstream {
     }
 }
 
-fn write(to: &mut impl Write, size: Size, beside: &[Value], lines: Vec<Line>) -> std::io::Result<()> {
+fn write(to: &mut SchedBenchInput, size: Size, beside: &[Value], lines: Vec<Line>) -> IoResult<()> {
     let Size { nodes, namespaces, .. } = size;
-    let mut line = |what: &str, value: Value| {
-        serde_json::to_writer(&mut *to, &json!({ what: value }))?;
-        to.write_all(b"\n")
-    };
     let settings = json!({ "percentageOfNodesToScore": 100, "budgetMilliseconds": 3_600_000, "each": true });
-    line("settings", settings)?;
+    to.line("settings", settings)?;
     // The giant's take the place of others of their name.
     let replaced: HashSet<_> = beside.iter().map(identity).collect();
     for object in objects(nodes, namespaces).filter(|object| !replaced.contains(&identity(object))) {
-        line("add", object)?;
+        to.line("add", object)?;
     }
     for object in beside.iter().cloned().chain((0..nodes).map(plain_node)) {
-        line("add", object)?;
+        to.line("add", object)?;
     }
     for i in 0..size.pods() {
-        line("add", plain_pod(i, nodes, namespaces))?;
+        to.line("add", plain_pod(i, nodes, namespaces))?;
     }
-    line("schedule", plain_document("warm-up"))?;
+    to.line("schedule", plain_document("warm-up"))?;
     for (what, value) in lines {
-        line(what, value)?;
+        to.line(what, value)?;
     }
-    to.flush()
+    Ok(())
 }
 
 /// Type and name of an object; no giant has two of one name in several namespaces.

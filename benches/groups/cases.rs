@@ -128,17 +128,16 @@ impl Case {
 
     /// The pods of a gang.
     pub(crate) fn gang(self, gang: usize) -> impl Iterator<Item = Value> {
-        (0..self.size).map(move |i| {
-            let group = group_name(gang);
-            let mut pod = pod(&format!("{group}-{i}"), self.cpu, self.priority());
+        let group = group_name(gang);
+        self.pods(group.clone()).map(move |mut pod| {
             pod["spec"]["schedulingGroup"] = json!({ "podGroupName": group });
             pod
         })
     }
 
     /// As many pods without a group.
-    pub(crate) fn alone(self) -> impl Iterator<Item = Value> {
-        (0..self.size).map(move |i| pod(&format!("alone-{i}"), self.cpu, self.priority()))
+    pub(crate) fn pods(self, name: String) -> impl Iterator<Item = Value> {
+        (0..self.size).map(move |i| pod(&format!("{name}-{i}"), self.cpu, self.priority()))
     }
 }
 

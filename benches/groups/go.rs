@@ -1,21 +1,18 @@
 //! kube-scheduler with the groups (`testing/controlplane/schedbench`).
 
-use std::io::{BufRead as _, BufReader, BufWriter, ErrorKind, Write};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::thread;
+use std::io::{BufRead as _, BufReader, Result as IoResult};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
-use serde_json::{Value, json};
-use supercargo_controlplane::{Assets, Program};
+use serde_json::json;
+use supercargo_controlplane::{SchedBench, SchedBenchInput};
 
 use crate::cases::{Case, Policy};
 
 /// The program.
 pub(crate) struct Upstream {
-    program: PathBuf,
+    program: SchedBench,
     /// No cycle begins after this time in cycles.
     budget: Duration,
 }
@@ -33,32 +30,20 @@ pub(crate) struct Cycle {
 impl Upstream {
     /// Builds it, if it is missing.
     pub(crate) fn locate(budget: Duration) -> Result<Self> {
-        Ok(Self { program: Assets::locate()?.path(Program::SchedBench)?, budget })
+        Ok(Self { program: SchedBench::locate()?, budget })
     }
 
     /// The cycles of a case's gangs with this percentage of nodes to score, 0 for the default.
     pub(crate) fn cycles(&self, case: Case, nodes: usize, percentage: i32) -> Result<Vec<Cycle>> {
-        let mut child = Command::new(&self.program)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("start {}", self.program.display()))?;
-        let output = child.stdout.take().context("its output is a pipe")?;
-        let input = child.stdin.take().context("its input is a pipe")?;
+        let (mut child, input, output) = self.program.start()?;
         let budget = self.budget;
-        let writer =
-            thread::spawn(move || write(case, nodes, percentage, budget, &mut BufWriter::new(input)));
+        let writer = input.write_beside(move |input| write(case, nodes, percentage, budget, input));
         let cycles = BufReader::new(output)
             .lines()
             .map(|line| serde_json::from_str(&line?).context("read what schedbench measured"))
             .collect();
         ensure!(child.wait()?.success(), "schedbench failed");
-        match writer.join() {
-            // It stops reading when the time is used up.
-            Ok(Err(error)) if error.kind() == ErrorKind::BrokenPipe => {}
-            Ok(written) => written.context("tell schedbench")?,
-            Err(_) => bail!("the writer of schedbench's input panicked"),
-        }
+        writer.end()?;
         cycles
     }
 }
@@ -68,14 +53,10 @@ fn write(
     nodes: usize,
     percentage: i32,
     budget: Duration,
-    to: &mut impl Write,
-) -> std::io::Result<()> {
-    let mut line = |what: &str, value: Value| {
-        serde_json::to_writer(&mut *to, &json!({ what: value }))?;
-        to.write_all(b"\n")
-    };
+    to: &mut SchedBenchInput,
+) -> IoResult<()> {
     let gates = json!({ "GenericWorkload": true, "TopologyAwareWorkloadScheduling": true });
-    line(
+    to.line(
         "settings",
         json!({
             "percentageOfNodesToScore": percentage,
@@ -85,10 +66,10 @@ fn write(
         }),
     )?;
     for object in case.groups(Policy::Gang).chain(Case::nodes(nodes)).chain(case.bound(nodes)) {
-        line("add", object)?;
+        to.line("add", object)?;
     }
     for gang in 0..case.gangs {
-        line("group", case.gang(gang).collect())?;
+        to.line("group", case.gang(gang).collect())?;
     }
-    to.flush()
+    Ok(())
 }

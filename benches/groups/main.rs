@@ -146,7 +146,7 @@ fn kube_scheduler(upstream: &Upstream, case: Case, nodes: usize, percentage: i32
 /// Every pod of a group without a minimum is tried.
 fn measure_unfit(case: Case, nodes: usize) -> Result<Unfit> {
     let mut subject = Subject::new(case, Policy::Basic, nodes, false)?;
-    let alone = subject.schedule_alone(case.alone())?;
+    let alone = subject.schedule_alone(case.pods("alone".to_owned()))?;
     let mut subject = Subject::new(case, Policy::Basic, nodes, false)?;
     let (as_group, placed) = subject.schedule_group(case.gang(0))?;
     ensure!(placed == 0, "{placed} pods found a node");

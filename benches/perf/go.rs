@@ -1,22 +1,20 @@
 //! kube-scheduler on the same objects (`testing/controlplane/schedbench`).
 
-use std::io::{BufWriter, ErrorKind, Write};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::io::Result as IoResult;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use supercargo_benches::Progress;
 use supercargo_benches::plan::{GroupKind, Plan};
-use supercargo_controlplane::{Assets, Program};
+use supercargo_controlplane::{SchedBench, SchedBenchInput};
 
 use crate::run::Meanwhile;
 
 /// The program.
 pub(crate) struct Upstream {
-    program: PathBuf,
+    program: SchedBench,
 }
 
 /// Its measurements in nanoseconds of wall time.
@@ -35,7 +33,7 @@ pub(crate) struct Measured {
 impl Upstream {
     /// Builds it, if it is missing.
     pub(crate) fn locate() -> Result<Self> {
-        Ok(Self { program: Assets::locate()?.path(Program::SchedBench)? })
+        Ok(Self { program: SchedBench::locate()? })
     }
 
     /// Runs a plan with this percentage of nodes to score, 0 for the default, until the pods or the
@@ -47,21 +45,12 @@ impl Upstream {
         budget: Duration,
         progress: Progress,
     ) -> Result<Measured> {
-        let mut child = Command::new(&self.program)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("start {}", self.program.display()))?;
-        let input = child.stdin.take().context("its input is a pipe")?;
-        let written = write(plan, percentage, budget, &mut BufWriter::new(input), progress);
-        let output = child.wait_with_output().context("hear schedbench")?;
-        ensure!(output.status.success(), "schedbench failed");
-        match written {
-            // It stops reading when the time is used up.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
-            other => other.context("tell schedbench")?,
-        }
-        serde_json::from_slice(&output.stdout).context("read what schedbench measured")
+        let (mut child, input, output) = self.program.start()?;
+        let written = input.write(|input| write(plan, percentage, budget, input, progress));
+        let measured = serde_json::from_reader(output);
+        ensure!(child.wait()?.success(), "schedbench failed");
+        written?;
+        measured.context("read what schedbench measured")
     }
 }
 
@@ -69,21 +58,17 @@ fn write(
     plan: &Plan,
     percentage: i32,
     budget: Duration,
-    to: &mut impl Write,
+    to: &mut SchedBenchInput,
     progress: Progress,
-) -> std::io::Result<()> {
-    let mut line = |what: &str, value: Value| {
-        serde_json::to_writer(&mut *to, &json!({ what: value }))?;
-        to.write_all(b"\n")
-    };
+) -> IoResult<()> {
     let budget = budget.as_millis() as u64;
-    line("settings", json!({ "percentageOfNodesToScore": percentage, "budgetMilliseconds": budget }))?;
+    to.line("settings", json!({ "percentageOfNodesToScore": percentage, "budgetMilliseconds": budget }))?;
     for object in plan.objects().chain(plan.nodes()) {
-        line("add", object)?;
+        to.line("add", object)?;
     }
     for (number, group) in plan.groups_of(GroupKind::Bound) {
         for i in 0..group.count {
-            line("add", plan.pod(number, i))?;
+            to.line("add", plan.pod(number, i))?;
         }
     }
     let mut meanwhile = Meanwhile::new(plan);
@@ -94,7 +79,7 @@ fn write(
             scheduled += 1;
             for (object, deleted) in meanwhile.until(Duration::from_millis(scheduled as u64)) {
                 let waits = object["kind"] == "Pod" && object["spec"]["nodeName"].is_null();
-                line(
+                to.line(
                     if deleted {
                         "remove"
                     } else if waits {
@@ -105,8 +90,8 @@ fn write(
                     object,
                 )?;
             }
-            line("schedule", plan.pod(number, i))?;
+            to.line("schedule", plan.pod(number, i))?;
         }
     }
-    to.flush()
+    Ok(())
 }

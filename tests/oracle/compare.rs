@@ -55,12 +55,10 @@ pub(super) fn compared(
     for (step, (theirs, ours)) in upstream.iter().zip(ours).enumerate() {
         comparison.counts.note(theirs);
         comparison.counts.extend(known.count(history, step, theirs));
-        let before = step.checked_sub(1).and_then(|before| upstream.get(before));
-        comparison.counts.note_groups(before.unwrap_or(&first), theirs);
+        let before = step.checked_sub(1).map_or(&first, |before| &upstream[before]);
+        comparison.counts.note_groups(before, theirs);
         let has_random_order = ours.has_random_order;
-        let (mut theirs, mut ours) = (theirs.clone(), ours.clone());
-        align_arrivals(before.unwrap_or(&first), [&mut theirs, &mut ours]);
-        let (theirs, ours) = aligned(&theirs, &ours);
+        let (theirs, ours) = aligned(before, theirs, ours);
         let mut found = Vec::new();
         compare(step, "", &theirs, &ours, &mut found);
         let (mut ends, mut is_covered, mut times) = (false, false, BTreeMap::<usize, u64>::new());
@@ -98,10 +96,11 @@ pub(super) fn compared(
 /// The error of a pod that no node is a candidate for.
 const NO_NODES: &str = "no nodes available to schedule pods";
 
-/// Both answers without insignificant differences.
-fn aligned(upstream: &Answer, ours: &Answer) -> (Value, Value) {
+/// Both answers without insignificant differences. `before` is upstream's previous one.
+fn aligned(before: &Answer, upstream: &Answer, ours: &Answer) -> (Value, Value) {
     let has_random_order = ours.has_random_order;
     let (mut theirs, mut ours) = (upstream.clone(), ours.clone());
+    align_arrivals(before, [&mut theirs, &mut ours]);
     for answer in [&mut theirs, &mut ours] {
         for write in &mut answer.writes {
             write.body = pruned(&write.body);

@@ -363,8 +363,8 @@ pub fn all_events() -> Vec<EventRegistration> {
 }
 
 /// The kinds of [`all_events`], without pods, nodes and PodGroups, which exist with a feature gate
-/// only. As upstream, kinds that plugins only read,
-/// such as Services, are not among them, nor are VolumeAttachments and kinds outside Kubernetes.
+/// only. As upstream, kinds that plugins only read, such as Services, are not among them, nor are
+/// VolumeAttachments and kinds outside Kubernetes.
 pub const EVENT_KINDS: [Text; 8] = [
     resources::PERSISTENT_VOLUME,
     resources::PERSISTENT_VOLUME_CLAIM,

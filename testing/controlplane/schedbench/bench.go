@@ -72,6 +72,18 @@ func decode(raw []byte) (runtime.Object, error) {
 	return object, err
 }
 
+func decodePod(raw []byte) (*v1.Pod, error) {
+	object, err := decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	pod, ok := object.(*v1.Pod)
+	if !ok {
+		return nil, errors.New("what is scheduled is a pod")
+	}
+	return pod, nil
+}
+
 func (b *bench) add(raw []byte) error {
 	object, err := decode(raw)
 	if err != nil {
@@ -216,13 +228,9 @@ func (b *bench) schedule(raw []byte) (*Cycle, error) {
 			return nil, err
 		}
 	}
-	object, err := decode(raw)
+	pod, err := decodePod(raw)
 	if err != nil {
 		return nil, err
-	}
-	pod, ok := object.(*v1.Pod)
-	if !ok {
-		return nil, errors.New("what is scheduled is a pod")
 	}
 	b.sched.SchedulingQueue.Add(b.ctx, pod)
 	entity, err := b.sched.NextEntity(b.logger)

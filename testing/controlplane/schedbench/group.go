@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -90,13 +89,9 @@ func (b *bench) group(raws []json.RawMessage) (*GroupCycle, error) {
 	}
 	var pods []*v1.Pod
 	for _, raw := range raws {
-		object, err := decode(raw)
+		pod, err := decodePod(raw)
 		if err != nil {
 			return nil, err
-		}
-		pod, ok := object.(*v1.Pod)
-		if !ok {
-			return nil, errors.New("a group consists of pods")
 		}
 		pods = append(pods, pod)
 	}

@@ -59,6 +59,7 @@ mod ports;
 mod process;
 mod progress;
 mod release;
+mod sched_bench;
 mod scheduler;
 mod shared;
 #[cfg(test)]
@@ -76,6 +77,7 @@ pub use kwok::KwokOptions;
 pub use manager::ManagerOptions;
 pub use oracle::Oracle;
 pub use release::Release;
+pub use sched_bench::{SchedBench, SchedBenchInput, SchedBenchWriter};
 pub use scheduler::SchedulerOptions;
 pub use shared::{assets_or_skip, required, shared, shared_or_skip};
 pub use tool::{run_tool, run_tool_or_skip};

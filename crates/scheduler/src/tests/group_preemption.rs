@@ -296,7 +296,7 @@ fn a_pod_of_a_group_is_spared_before_a_single_pod() {
 }
 
 #[test]
-fn a_group_whose_victim_terminates_is_tried_after_its_backoff() {
+fn a_group_waits_while_a_pod_leaves_its_nominated_node() {
     let mut bed = bed([with_cpus("n1", "1"), with_cpus("n2", "1")]);
     let lows = [low("x", "1", "n1"), low("y", "1", "n2")];
     bed.all_assigned(&lows);
@@ -317,6 +317,21 @@ fn a_group_whose_victim_terminates_is_tried_after_its_backoff() {
     assert_eq!(bed.place("a"), Some(Place::Gated));
     bed.handle(Input::Evicted { preemption, outcomes: vec![Eviction::Deleted] });
     assert_eq!(bed.place("a"), Some(Place::Backoff));
+    bed.effects();
+    for backoff in [1, 2, 4] {
+        assert!(!bed.cycle());
+        // A backoff that begins with a second ends after the next one.
+        bed.pass_seconds(backoff + 1);
+        assert!(bed.cycle());
+        let lines = bed.effect_lines();
+        assert!(
+            lines.iter().any(|line| line.ends_with("ongoing preemption on nominated nodes")),
+            "{lines:?}"
+        );
+        assert!(!lines.iter().any(|line| line.starts_with("evict")), "{lines:?}");
+    }
+    bed.delete_assigned(victim.clone());
+    assert_eq!(bed.place("a"), Some(Place::Active), "without a backoff");
 }
 
 /// Pods on a node: CPUs, priority, whether they have a host port, and their group, which is

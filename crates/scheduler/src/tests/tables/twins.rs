@@ -246,7 +246,7 @@ impl Twins {
         let Some(uid) = waiting.get(turn.checked_rem(waiting.len()).unwrap_or(0)) else { return Ok(()) };
         let uid = (*uid).clone();
         let answers = [&mut self.with_tables, &mut self.plain].map(|scheduler| {
-            let nodes: Vec<_> = scheduler.cache.nodes().order().to_vec();
+            let nodes: Vec<_> = scheduler.cache.refreshed().order().to_vec();
             let some = nodes.into_iter().enumerate().filter(|(at, _)| !(at + turn).is_multiple_of(3));
             let some: Vec<_> = some.map(|(_, index)| index).collect();
             let queued = scheduler.queue.get(&uid)?;
