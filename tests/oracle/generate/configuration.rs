@@ -140,6 +140,8 @@ pub(super) fn group_gates(random: &mut Random, mix: &Mix) -> BTreeMap<String, bo
     if mix.of(Kind::Groups) > 0 {
         let mut on = |feature: Feature| gates.insert(feature.name().to_owned(), true);
         on(Feature::GenericWorkload);
+        // Without it, a group preempts in another way, which is one of the differences on purpose.
+        on(Feature::SchedulerAsyncPreemption);
         if mix.of(Kind::GroupTopology) + mix.of(Kind::GroupTrees) > 0 {
             on(Feature::TopologyAwareWorkloadScheduling);
         }

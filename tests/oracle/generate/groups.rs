@@ -104,15 +104,18 @@ impl Generator<'_> {
 
     /// A new group, or a tree of groups.
     fn begin_group(&mut self) -> Result<()> {
-        let template = self.template();
+        let template = for_members(self.template());
+        if self.may_use_devices(&template["spec"]) {
+            return Ok(());
+        }
         let has_priority = self.mix.of(Kind::Priorities) + self.mix.of(Kind::Preemption) > 0;
         let priority = if has_priority { *self.random.pick(&[0, 0, 10, 100, 1000]) } else { 0 };
         let is_second = self.profiles > 1 && self.random.chance(35);
-        let namespace = template["namespace"].as_str().unwrap_or_default();
+        let group = Reference::pod_group(template["namespace"].as_str().unwrap_or_default(), "");
         let plan = Plan {
-            group: Reference::pod_group(namespace, ""),
+            group,
             parent: None,
-            template: for_members(template),
+            template,
             scheduler: PROFILES[usize::from(is_second)],
             priority,
             never_preempts: self.mix.of(Kind::Preemption) > 0 && self.random.chance(10),
@@ -309,6 +312,11 @@ fn for_members(mut template: Value) -> Value {
     for (outer, inner) in [("labels", TURNSTILE), ("spec", "volumes"), ("spec", "resourceClaims")] {
         if let Some(fields) = template[outer].as_object_mut() {
             fields.remove(inner);
+        }
+    }
+    for field in ["containers", "initContainers"] {
+        for container in template["spec"][field].as_array_mut().into_iter().flatten() {
+            container["image"] = json!("plain:1");
         }
     }
     template
