@@ -372,20 +372,19 @@ fn progress(reports: &[Report], took: Duration, printed: &mut Duration) {
     }
 }
 
-/// What a long run checks often. A workload that no longer shows something would never fail.
-const CHECKS: [&str; 7] = [
-    "checks of a node's room",
-    "checks of claims of bound pods",
-    "checks of devices",
-    "checks of gangs and trees",
-    "checks of inner consistency",
-    "checks of special devices",
-    "checks of the lease",
+/// What a long run checks, with the least number in ten simulated hours. Few seeds have gangs that
+/// faults do not meet. A workload that no longer shows something would never fail.
+const CHECKS: [(&str, u64); 7] = [
+    ("checks of a node's room", 50),
+    ("checks of claims of bound pods", 50),
+    ("checks of devices", 50),
+    ("checks of gangs and trees", 1),
+    ("checks of inner consistency", 50),
+    ("checks of special devices", 50),
+    ("checks of the lease", 50),
 ];
 /// The simulated time of a long run.
-const LONG_RUN: Duration = Duration::from_hours(3);
-/// The least number of each check in a simulated hour.
-const CHECKS_AN_HOUR: u64 = 10;
+const LONG_RUN: Duration = Duration::from_hours(10);
 
 /// Simulated time and the CPU time that it took, of the seeds of a mood.
 #[derive(Clone, Copy, Default)]
@@ -432,12 +431,10 @@ impl Summary {
 
     /// The checks that were too rare, if the run was a long one.
     fn rare_checks(&self) -> Vec<&'static str> {
-        if self.simulated < LONG_RUN {
-            return Vec::new();
-        }
-        let wanted = CHECKS_AN_HOUR * (self.simulated.as_secs() / 3600);
-        let is_rare = |check: &&str| self.counts.get(*check).is_none_or(|count| *count < wanted);
-        CHECKS.into_iter().filter(is_rare).collect()
+        let long_runs = self.simulated.as_secs() / LONG_RUN.as_secs();
+        let count = |check: &str| self.counts.get(check).copied().unwrap_or_default();
+        let rare = CHECKS.into_iter().filter(|(check, least)| count(check) < least * long_runs);
+        rare.map(|(check, _)| check).collect()
     }
 }
 
@@ -478,13 +475,15 @@ mod tests {
             hash: 0,
             counts: CHECKS
                 .iter()
-                .map(|check| ((*check).to_owned(), if check.contains("special") { special } else { 1000 }))
+                .map(|(check, _)| {
+                    ((*check).to_owned(), if check.contains("special") { special } else { 1000 })
+                })
                 .collect(),
             failures: Vec::new(),
         };
         let rare = |reports: &[Report]| Summary::of(reports, Duration::ZERO).rare_checks();
-        assert_eq!(rare(&[report(2, 20), report(2, 19)]), ["checks of special devices"]);
-        assert_eq!(rare(&[report(2, 20), report(2, 20)]), [""; 0]);
-        assert_eq!(rare(&[report(2, 0)]), [""; 0], "a short run");
+        assert_eq!(rare(&[report(5, 25), report(5, 24)]), ["checks of special devices"]);
+        assert_eq!(rare(&[report(5, 25), report(5, 25)]), [""; 0]);
+        assert_eq!(rare(&[report(9, 0)]), [""; 0], "a short run");
     }
 }
