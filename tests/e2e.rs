@@ -15,6 +15,7 @@ mod endpoints;
 mod events;
 mod extenders;
 mod failover;
+mod group_claims;
 mod group_races;
 mod insight;
 mod leader;

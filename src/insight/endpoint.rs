@@ -347,21 +347,25 @@ mod tests {
         }
     }
 
+    /// Replaces the copy by one that may be used until this time, however long the last one took.
+    async fn keep_until(insight: &Arc<Insight>, until: Instant) {
+        let copied = Arc::clone(insight).copy().await.unwrap();
+        let fork = copied.fork.lock().fork(scheduler_options(&copied.config)).unwrap();
+        let (config, as_of) = (Arc::clone(&copied.config), copied.as_of);
+        let kept = SharedFork { fork: BlockingMutex::new(fork), config, as_of, until };
+        *insight.kept.lock().await = Some(Arc::new(kept));
+    }
+
     #[tokio::test]
     async fn questions_within_a_moment_share_a_copy_that_is_dropped_then() {
         let (insight, owner) = owner();
+        keep_until(&insight, Instant::now() + Duration::from_hours(1)).await;
         let (status, text, headers) = why(&insight, "p").await.unwrap();
         assert_eq!((status, &headers[..]), (200, &[GOOD, SETTLED, AS_OF][..]), "{text}");
         assert!(text.starts_with("default/p fits on 1 of 1 node;"), "{text}");
-        // However quickly it was made.
-        let until = Instant::now() + Duration::from_hours(1);
-        let kept = Arc::into_inner(insight.kept.lock().await.take().unwrap()).unwrap();
-        *insight.kept.lock().await = Some(Arc::new(SharedFork { until, ..kept }));
         let received = why(&insight, "q").await.unwrap();
         assert_eq!(received, (422, "pod default/q does not exist or has ended".to_owned(), Vec::new()));
-        assert_eq!(why(&insight, "p").await.unwrap().0, 200);
-        let kept = Arc::into_inner(insight.kept.lock().await.take().unwrap()).unwrap();
-        *insight.kept.lock().await = Some(Arc::new(SharedFork { until: Instant::now(), ..kept }));
+        keep_until(&insight, Instant::now()).await;
         forget(Arc::downgrade(&insight), Instant::now()).await;
         assert!(insight.kept.lock().await.is_none());
         assert_eq!(why(&insight, "p").await.unwrap().0, 200);

@@ -201,7 +201,7 @@ impl Cycle<'_> {
         if let Some(status) = rejection {
             diagnosis.pre_filter_message = status.message();
             diagnosis.blame(&status);
-            diagnosis.statuses.absent = Some(status);
+            diagnosis.set_absent(status);
             return Ok(PreFilterOutcome::Rejected);
         }
         Ok(PreFilterOutcome::Nodes(nodes))
@@ -221,7 +221,7 @@ impl Cycle<'_> {
         diagnosis.start_over();
         let listed = names.map(|names| self.resolve(&names));
         if listed.is_some() {
-            diagnosis.statuses.absent = Some(not_named(diagnosis));
+            diagnosis.set_absent(not_named(diagnosis));
         }
         let nodes = listed.as_deref().unwrap_or_else(|| self.candidates());
         let (wanted, start) = match self.sampling {

@@ -78,6 +78,12 @@ impl NodeStatuses {
         self.by_node.reverse();
     }
 
+    /// The approximate size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.by_node.capacity() * size_of::<(NodeIndex, StatusNumber)>()
+            + self.statuses.capacity() * size_of::<Status>()
+    }
+
     /// The number of nodes per reason, sorted as strings: upstream's histogram.
     pub fn histogram(&self, all_nodes: usize) -> Vec<String> {
         let mut nodes = vec![0; self.statuses.len()];

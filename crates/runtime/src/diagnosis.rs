@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
-use supercargo_framework::node_statuses::{NodeStatuses, StatusNumber};
+use supercargo_framework::node_statuses::NodeStatuses;
 use supercargo_framework::{Code, NodeIndex, Status, Text};
 
 /// The result of a failed search: upstream's Diagnosis.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnosis {
-    /// The status of each rejected node.
-    pub statuses: NodeStatuses,
+    /// The status of each rejected node. Pods that are alike share it.
+    pub statuses: Arc<NodeStatuses>,
     /// PreFilter's message; empty if it did not reject the pod.
     pub pre_filter_message: String,
     /// PostFilter's message.
@@ -27,13 +28,16 @@ impl Diagnosis {
     /// Notes that a filter rejected a node.
     pub fn set(&mut self, node: NodeIndex, status: Status) {
         self.blame(&status);
-        self.statuses.set(node, status);
+        self.statuses_mut().set(node, status);
     }
 
-    /// The number of a status, to set for several nodes.
-    pub fn number(&mut self, status: &Status) -> StatusNumber {
-        self.blame(status);
-        self.statuses.number(status.clone())
+    /// Sets the status of every node without one of its own.
+    pub fn set_absent(&mut self, status: Status) {
+        self.statuses_mut().absent = Some(status);
+    }
+
+    fn statuses_mut(&mut self) -> &mut NodeStatuses {
+        Arc::make_mut(&mut self.statuses)
     }
 
     /// The search restarts: its statuses replace the known ones.
@@ -44,13 +48,13 @@ impl Diagnosis {
     /// Notes an extender's status for a node that may already have one.
     pub fn set_again(&mut self, node: NodeIndex, status: Status) {
         self.repeats = true;
-        self.statuses.set(node, status);
+        self.statuses_mut().set(node, status);
     }
 
     /// Keeps the last status of each node.
     pub fn keep_last_status(&mut self) {
         if std::mem::take(&mut self.repeats) {
-            self.statuses.keep_last();
+            self.statuses_mut().keep_last();
         }
     }
 
@@ -106,8 +110,8 @@ impl FitError {
         // As upstream, a rejection without a plugin waits like one with a plugin.
         diagnosis.unschedulable_plugins.insert(status.plugin().clone());
         match node {
-            Some(node) => diagnosis.statuses.set(node, status),
-            None => diagnosis.statuses.absent = Some(status),
+            Some(node) => diagnosis.statuses_mut().set(node, status),
+            None => diagnosis.set_absent(status),
         }
         Self { all_nodes: 1, diagnosis }
     }
@@ -122,7 +126,7 @@ mod tests {
         for (i, reason) in by_node.iter().enumerate() {
             diagnosis.set(NodeIndex(i as u32), Status::unschedulable(String::from(*reason)).by("P"));
         }
-        diagnosis.statuses.absent = absent.map(Status::unresolvable);
+        absent.into_iter().for_each(|status| diagnosis.set_absent(Status::unresolvable(status)));
         FitError { all_nodes, diagnosis }
     }
 

@@ -297,7 +297,7 @@ impl GroupCycle for PostFilterCycle<'_, '_> {
         self.tried
             .rejected(self.group.root)
             .into_iter()
-            .map(|(member, error)| (Arc::clone(&self.group.members[member].pod), &error.diagnosis.statuses))
+            .map(|(member, error)| (Arc::clone(&self.group.members[member].pod), &*error.diagnosis.statuses))
             .collect()
     }
 

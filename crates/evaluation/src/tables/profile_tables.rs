@@ -2,10 +2,11 @@
 
 use std::collections::hash_map::Entry;
 use std::ops::Range;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use supercargo_framework::node_statuses::StatusNumber;
+use supercargo_framework::node_statuses::{NodeStatuses, StatusNumber};
 use supercargo_framework::{Code, CycleState, NodeIndex, Status};
 
 use super::answers::{PASSES, Verdict};
@@ -170,8 +171,11 @@ impl ProfileTables {
             None if !uncached.is_empty() => None,
             None => {
                 state.absorb(&self.states(plugins, table, uncached));
-                let nodes = candidates.unwrap_or_else(|| view.nodes.order());
-                Some(Err(Box::new(self.diagnose(view, plugins, table, &verdicts, &rejected, nodes)?)))
+                let diagnosis = match candidates {
+                    Some(nodes) => self.diagnose(view, plugins, table, &verdicts, &rejected, nodes)?,
+                    None => self.diagnose_all(view, plugins, table, &verdicts, &rejected)?,
+                };
+                Some(Err(Box::new(diagnosis)))
             }
         };
         view.calls.timer.report(Point::Filter, Code::Success, update_time);
@@ -299,6 +303,26 @@ impl ProfileTables {
         states
     }
 
+    /// The reasons why no node is feasible. They are kept: pods that are alike often wait in a row.
+    fn diagnose_all(
+        &mut self,
+        view: &mut View<'_>,
+        plugins: &[TablePlugin],
+        table: &mut Table,
+        verdicts: &DomainVerdicts,
+        rejected: &FxHashMap<NodeIndex, Status>,
+    ) -> Result<Diagnosis, Fallback> {
+        let now = view.log.end();
+        if rejected.is_empty()
+            && let Some((_, known)) = table.rejection.as_ref().filter(|(at, _)| *at == now)
+        {
+            return Ok(known.clone());
+        }
+        let diagnosis = self.diagnose(view, plugins, table, verdicts, rejected, view.nodes.order())?;
+        table.rejection = rejected.is_empty().then(|| (now, diagnosis.clone()));
+        Ok(diagnosis)
+    }
+
     /// The reasons why none of these nodes is feasible.
     fn diagnose(
         &mut self,
@@ -320,11 +344,13 @@ impl ProfileTables {
         }
         by_place.sort_unstable();
         let mut diagnosis = Diagnosis::default();
+        let mut statuses = NodeStatuses::default();
         let mut numbers: FxHashMap<(usize, Verdict), StatusNumber> = FxHashMap::default();
         let mut last = None;
         for index in nodes {
             if let Some(status) = rejected.get(index) {
-                diagnosis.set(*index, status.clone());
+                diagnosis.blame(status);
+                statuses.set(*index, status.clone());
                 continue;
             }
             let leaf = table.layout.leaf(*index).ok_or(Fallback::Cycle)?;
@@ -354,13 +380,16 @@ impl ProfileTables {
                             Some(id) => table::column(&self.columns, *id).status(verdict),
                             None => of_domain.map(|(_, status)| status),
                         };
-                        *new.insert(diagnosis.number(status.ok_or(Fallback::Cycle)?))
+                        let status = status.ok_or(Fallback::Cycle)?;
+                        diagnosis.blame(status);
+                        *new.insert(statuses.number(status.clone()))
                     }
                 },
             };
             last = Some((found, status));
-            diagnosis.statuses.set_numbered(*index, status);
+            statuses.set_numbered(*index, status);
         }
+        diagnosis.statuses = Arc::new(statuses);
         Ok(diagnosis)
     }
 

@@ -17,6 +17,7 @@ use super::rule::Rule;
 use super::tournament::{OUT, Tournament};
 use super::view::View;
 use crate::changes::Cursor;
+use supercargo_runtime::diagnosis::Diagnosis;
 use supercargo_runtime::profile::TablePlugin;
 
 /// The columns of a table by number, one per plugin.
@@ -54,6 +55,8 @@ pub(super) struct Table {
     ungrouped: Vec<NodeIndex>,
     /// Nodes excluded in this cycle only.
     excluded: Vec<NodeIndex>,
+    /// The last answer without a node, and the end of the log then. It holds until something changes.
+    pub(super) rejection: Option<(Cursor, Diagnosis)>,
     pub(super) last_used: u64,
     /// Whether it was updated since it was built.
     #[cfg(any(test, feature = "testing"))]
@@ -99,6 +102,7 @@ impl Table {
             grouping: Grouping::default(),
             ungrouped: Vec::new(),
             excluded: Vec::new(),
+            rejection: None,
             last_used: 0,
             #[cfg(any(test, feature = "testing"))]
             has_replayed: false,
@@ -352,6 +356,7 @@ impl Table {
             return Ok(false);
         };
         let cursor = std::mem::replace(&mut self.cursor, view.log.end());
+        self.rejection.take_if(|(at, _)| *at != view.log.end());
         rows.extend(view.log.since(cursor).filter_map(|(_, change)| change.index()));
         rows.sort_unstable();
         rows.dedup();
@@ -529,7 +534,8 @@ impl Table {
     fn own_row_bytes(&self) -> usize {
         let proportional: usize = self.proportional.iter().map(Proportional::bytes).sum();
         let nodes = self.unsettled.capacity() + self.ungrouped.capacity() + self.excluded.capacity();
-        proportional + nodes * size_of::<NodeIndex>()
+        let rejection = self.rejection.as_ref().map_or(0, |(_, diagnosis)| diagnosis.statuses.bytes());
+        proportional + nodes * size_of::<NodeIndex>() + rejection
     }
 
     /// The approximate size in bytes, without the layout.
