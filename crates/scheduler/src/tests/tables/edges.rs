@@ -13,10 +13,14 @@ use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 use supercargo_framework::{Context, CycleState, LabelSelector, NodeInfo, Plugin, PodInfo, Status};
+use supercargo_queue::QueuedPod;
+use supercargo_runtime::failure::FailureKind;
+use supercargo_runtime::profile::ProfileIndex;
 
 use super::templates::ZONE;
-use crate::tests::test_bed::{TestBed, options, plugins};
-use crate::{ExtenderSpec, Options, TableStats};
+use crate::attempt::Scope;
+use crate::tests::test_bed::{TestBed, WALL, options, plugins};
+use crate::{ExtenderSpec, NoCalls, Options, TableStats};
 
 type FilterFn = dyn Fn(&Context<'_>, &CycleState, &NodeInfo) -> Status + Send + Sync;
 
@@ -476,4 +480,27 @@ fn a_table_larger_than_half_of_the_limit_is_not_kept() {
         assert!((stats.tables, stats.columns) == (0, 0) && stats.bytes < 20_000, "{stats:?}");
     }
     assert_eq!(bed.effect_lines().len(), 3, "each pod is bound");
+}
+
+#[test]
+fn pods_that_are_alike_share_their_reasons_until_something_changes() {
+    let mut bed = TestBed::of(options(plugins(Vec::new())));
+    for name in ["n1", "n2"] {
+        bed.node(node(name).allocatable("cpu", "1"));
+    }
+    let statuses = |bed: &mut TestBed, name: &str| {
+        let pod = Arc::new(pod(name).request("cpu", "2").build());
+        let queued = QueuedPod::new(pod, ProfileIndex(0), WALL);
+        let (now, scope) = (bed.now, Scope::Member(None));
+        let found =
+            bed.scheduler.choose_node(now, &queued, &mut CycleState::new(), &mut NoCalls, scope).unwrap_err();
+        let FailureKind::Fit(error) = found.kind else { panic!("{}", found.kind) };
+        error.diagnosis.statuses
+    };
+    let first = statuses(&mut bed, "p1");
+    assert!(Arc::ptr_eq(&first, &statuses(&mut bed, "p2")));
+    bed.node(node("n3").allocatable("cpu", "1"));
+    let later = statuses(&mut bed, "p3");
+    assert_eq!((first.len(), later.len()), (2, 3));
+    assert!(Arc::ptr_eq(&later, &statuses(&mut bed, "p4")));
 }
