@@ -44,8 +44,8 @@ impl SchedBenchInput {
         self.0.write_all(b"\n")
     }
 
-    /// Writes all lines, and ends the input. The program stops reading when its time is used up or
-    /// it is stopped, which is no error.
+    /// Writes all lines, and ends the input. The program may stop reading earlier: when its time is
+    /// used up, or when it is stopped.
     pub fn write(mut self, lines: impl FnOnce(&mut Self) -> IoResult<()>) -> Result<()> {
         match lines(&mut self).and_then(|()| self.0.flush()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

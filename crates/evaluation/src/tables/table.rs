@@ -55,7 +55,8 @@ pub(super) struct Table {
     ungrouped: Vec<NodeIndex>,
     /// Nodes excluded in this cycle only.
     excluded: Vec<NodeIndex>,
-    /// The last answer without a node, and the end of the log then. It holds until something changes.
+    /// The last answer without a node, which holds until something changes, and the end of the log
+    /// then.
     pub(super) rejection: Option<(Cursor, Diagnosis)>,
     pub(super) last_used: u64,
     /// Whether it was updated since it was built.
