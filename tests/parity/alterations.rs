@@ -12,7 +12,7 @@ mod rules;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use supercargo::config::Config;
@@ -25,8 +25,6 @@ use alteration::{Alteration, Change, wrapped};
 
 /// The number of servers at a time.
 const SERVERS: usize = 2;
-/// Far more than the minute that a quiet machine takes.
-const LONGEST: Duration = Duration::from_mins(20);
 
 #[test]
 fn every_altered_rule_fails_a_scenario() {
@@ -77,7 +75,6 @@ fn all() -> Result<()> {
     if !undetected.is_empty() {
         bail!("no scenario detects {} alterations:\n{}", undetected.len(), undetected.join("\n"));
     }
-    ensure!(began.elapsed() < LONGEST, "{} alterations took {:?}", reports.len(), began.elapsed());
     Ok(())
 }
 

@@ -62,7 +62,7 @@ impl Expected {
             return Some(format!("{name}: recorded from {recorded}, run with {version}; {how}"));
         }
         let recorded = self.seen();
-        (!compare::is_current(&recorded, seen)).then(|| {
+        (!compare::is_current(name, &recorded, seen)).then(|| {
             let differences = compare::show_all(&compare::differences(name, &recorded, seen));
             format!("{name}: upstream (below as ours) differs from the record; {how}:\n{differences}")
         })

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use supercargo_config::Config;
 
 use super::compare::{Difference, Meant};
@@ -16,8 +16,6 @@ use super::{Results, is_recording, judge, print_failure, requested, run, workers
 
 /// The number of servers at a time.
 const SERVERS: usize = 2;
-/// Far more than the half a minute that a quiet machine takes.
-const LONGEST: Duration = Duration::from_mins(10);
 
 /// The result of a scenario.
 pub(super) struct Report {
@@ -49,9 +47,7 @@ fn all() -> Result<()> {
         };
         one(scenario, config)
     })?;
-    let total = began.elapsed();
-    print(&reports, total);
-    ensure!(total < LONGEST, "{} scenarios took {total:?}", reports.len());
+    print(&reports, began.elapsed());
 
     let mut results = Results::new(Meant::read()?);
     for report in reports {
