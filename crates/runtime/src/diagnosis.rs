@@ -126,7 +126,9 @@ mod tests {
         for (i, reason) in by_node.iter().enumerate() {
             diagnosis.set(NodeIndex(i as u32), Status::unschedulable(String::from(*reason)).by("P"));
         }
-        absent.into_iter().for_each(|status| diagnosis.set_absent(Status::unresolvable(status)));
+        if let Some(status) = absent {
+            diagnosis.set_absent(Status::unresolvable(status));
+        }
         FitError { all_nodes, diagnosis }
     }
 
