@@ -279,7 +279,9 @@ impl Meant {
 fn lasting_events(scenario: &str, pod: &PodSeen) -> Vec<Event> {
     let mut events = pod.events.clone();
     if scenario.starts_with("groups/") {
-        events.iter_mut().for_each(|event| event.times = 1);
+        for event in &mut events {
+            event.times = 1;
+        }
         events.dedup();
     }
     events

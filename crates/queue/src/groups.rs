@@ -5,17 +5,18 @@
 //! the root's priority. The members are here, with their own histories.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use supercargo_framework::event::Change;
 use supercargo_framework::hash_seed::HashSeed;
 use supercargo_framework::objects::{GroupKey, GroupKind};
 use supercargo_framework::pod::PodStatus;
 use supercargo_framework::{ClusterEvent, PodInfo, Text, Timestamp, Uid};
 
+use crate::aside::Aside;
 use crate::context::QueueCx;
 use crate::entry::QueuedPod;
 use crate::entry_reason::EntryReason;
@@ -65,10 +66,10 @@ pub(crate) struct Groups {
     seed: HashSeed,
     /// The members of each queued group in the order of trial, by the UID of its entry.
     queued: FxHashMap<Uid, Vec<QueuedPod>>,
-    /// The entry of each member of a queued group.
-    entry_of: FxHashMap<Uid, Uid>,
-    /// Members whose PodGroup has no root, by its key, in their order of arrival.
-    incomplete: BTreeMap<Arc<str>, Vec<QueuedPod>>,
+    /// The entry of each member of a queued group, and its pod.
+    known: FxHashMap<Uid, (Uid, Arc<PodInfo>)>,
+    /// Members whose PodGroup has no root.
+    incomplete: Aside,
     /// The group that is being tried.
     popped: Option<Popped>,
 }
@@ -78,15 +79,24 @@ pub(crate) struct Groups {
 struct Popped {
     entry: Uid,
     /// The members of the attempt.
-    members: Vec<Uid>,
+    members: FxHashSet<Uid>,
     /// Members that came, or came back, since.
-    pending: Vec<QueuedPod>,
+    pending: Aside,
+}
+
+impl Popped {
+    fn take_in(&mut self, member: QueuedPod) {
+        // A pod without the key of a group is no member.
+        if let Some(group) = member.pod.group_key() {
+            self.pending.push(group, member);
+        }
+    }
 }
 
 impl Groups {
     pub(crate) fn new(seed: HashSeed) -> Self {
-        let (queued, entry_of) = (FxHashMap::default(), FxHashMap::default());
-        Self { seed, queued, entry_of, incomplete: BTreeMap::new(), popped: None }
+        let (queued, known) = (FxHashMap::default(), FxHashMap::default());
+        Self { seed, queued, known, incomplete: Aside::default(), popped: None }
     }
 
     /// The UID of the entry that stands for a group. Strangers choose the key, so that maps that
@@ -98,7 +108,7 @@ impl Groups {
 
     /// The entry of a queued member's group.
     pub(crate) fn entry_of(&self, member: &Uid) -> Option<&Uid> {
-        self.entry_of.get(member)
+        self.known.get(member).map(|(entry, _)| entry)
     }
 
     /// The members of a queued group.
@@ -117,53 +127,57 @@ impl Groups {
 
     /// The lengths of what is in no queue.
     pub(crate) fn aside(&self) -> GroupLengths {
-        let incomplete = self.incomplete.values().map(Vec::len).sum();
         let pending = self.popped.as_ref().map_or(0, |popped| popped.pending.len());
-        GroupLengths { incomplete, pending, ..GroupLengths::default() }
+        GroupLengths { incomplete: self.incomplete.len(), pending, ..GroupLengths::default() }
     }
 
     /// All members, whether their group is queued, unknown or being tried.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
-        self.queued.values().chain(self.waiting_aside()).flatten()
+        self.queued.values().flatten().chain(self.waiting_aside().flat_map(Aside::iter))
     }
 
     /// Members that wait for their PodGroup or for the end of their group's attempt.
-    fn waiting_aside(&self) -> impl Iterator<Item = &Vec<QueuedPod>> {
-        self.incomplete.values().chain(self.popped.as_ref().map(|popped| &popped.pending))
+    fn waiting_aside(&self) -> impl Iterator<Item = &Aside> {
+        [&self.incomplete].into_iter().chain(self.popped.as_ref().map(|popped| &popped.pending))
     }
 
     /// The same, to change them.
-    fn aside_mut(&mut self) -> impl Iterator<Item = &mut Vec<QueuedPod>> {
-        self.incomplete.values_mut().chain(self.popped.as_mut().map(|popped| &mut popped.pending))
+    fn aside_mut(&mut self) -> impl Iterator<Item = &mut Aside> {
+        [&mut self.incomplete].into_iter().chain(self.popped.as_mut().map(|popped| &mut popped.pending))
     }
 
     /// A member, wherever it waits.
     pub(crate) fn get(&self, member: &Uid) -> Option<&QueuedPod> {
-        match self.entry_of.get(member) {
+        match self.entry_of(member) {
             Some(entry) => self.members(entry).iter().find(|it| it.uid() == member),
-            None => self.waiting_aside().flatten().find(|it| it.uid() == member),
+            None => self.waiting_aside().find_map(|aside| aside.get(member)),
         }
+    }
+
+    /// A member's pod, wherever it waits, without a look at the other members.
+    pub(crate) fn pod(&self, member: &Uid) -> Option<&Arc<PodInfo>> {
+        let queued = self.known.get(member).map(|(_, pod)| pod);
+        queued.or_else(|| self.waiting_aside().find_map(|aside| aside.get(member)).map(|member| &member.pod))
     }
 
     /// Drops members. The entries of groups must not be in a queue.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut QueuedPod) -> bool) {
-        let entry_of = &mut self.entry_of;
+        let known = &mut self.known;
         self.queued.retain(|_, members| {
             members.retain_mut(|member| {
                 let stays = keep(member);
                 if !stays {
-                    entry_of.remove(member.uid());
+                    known.remove(member.uid());
                 }
                 stays
             });
             !members.is_empty()
         });
-        self.aside_mut().for_each(|members| members.retain_mut(&mut keep));
-        self.incomplete.retain(|_, members| !members.is_empty());
+        self.aside_mut().for_each(|members| members.retain(&mut keep));
     }
 
     fn insert_all(&mut self, entry: &Uid, new: Vec<QueuedPod>) {
-        self.entry_of.extend(new.iter().map(|member| (member.uid().clone(), entry.clone())));
+        self.known.extend(new.iter().map(|it| (it.uid().clone(), (entry.clone(), Arc::clone(&it.pod)))));
         let members = self.queued.entry(entry.clone()).or_default();
         let known = members.len();
         members.extend(new);
@@ -183,7 +197,7 @@ impl Groups {
             self.queued.remove(entry);
         }
         for member in &gone {
-            self.entry_of.remove(member.uid());
+            self.known.remove(member.uid());
         }
         gone
     }
@@ -192,28 +206,28 @@ impl Groups {
     pub(crate) fn take_pending_of(&mut self, entry: &Uid, groups: &BTreeSet<Arc<str>>) -> Vec<QueuedPod> {
         let popped = self.popped.as_mut().filter(|popped| popped.entry == *entry);
         popped.map_or_else(Vec::new, |popped| {
-            popped.pending.extract_if(.., |member| is_in(member, groups)).collect()
+            groups.iter().flat_map(|group| popped.pending.take_group(group)).collect()
         })
     }
 
     fn take_members(&mut self, entry: &Uid) -> Vec<QueuedPod> {
         let members = self.queued.remove(entry).unwrap_or_default();
         for member in &members {
-            self.entry_of.remove(member.uid());
+            self.known.remove(member.uid());
         }
         members
     }
 
     /// Takes the members of a PodGroup that had no root.
     pub(crate) fn take_incomplete(&mut self, group: &str) -> Vec<QueuedPod> {
-        self.incomplete.remove(group).unwrap_or_default()
+        self.incomplete.take_group(group)
     }
 
     /// Adds members whose PodGroup has no root any more.
     pub(crate) fn add_incomplete(&mut self, members: Vec<QueuedPod>) {
         for member in members {
             if let Some(group) = member.pod.group_key() {
-                self.incomplete.entry(group).or_default().push(member);
+                self.incomplete.push(group, member);
             }
         }
     }
@@ -222,10 +236,18 @@ impl Groups {
     pub(crate) fn inconsistencies(&self) -> Vec<String> {
         let mut found = Vec::new();
         let count: usize = self.queued.values().map(Vec::len).sum();
-        if count != self.entry_of.len() || self.queued.values().any(Vec::is_empty) {
-            found.push(format!("{count} members are queued, {} are known", self.entry_of.len()));
+        if count != self.known.len() || self.queued.values().any(Vec::is_empty) {
+            found.push(format!("{count} members are queued, {} are known", self.known.len()));
         }
+        let is_known =
+            |it: &QueuedPod| self.known.get(it.uid()).is_some_and(|(_, pod)| Arc::ptr_eq(pod, &it.pod));
         for members in self.queued.values() {
+            found.extend(
+                members
+                    .iter()
+                    .filter(|it| !is_known(it))
+                    .map(|it| format!("pod {} is outdated", it.pod.key())),
+            );
             if !members.is_sorted_by_key(order) {
                 found.push(format!("the group of pod {} is out of order", members[0].pod.key()));
             }
@@ -276,7 +298,7 @@ impl SchedulingQueue {
     pub(crate) fn add_member(&mut self, cx: &mut QueueCx<'_>, key: Arc<str>, member: QueuedPod) {
         match cx.objects.forest().root_of(&GroupKey::of_pods(Arc::clone(&key))) {
             Some(root) => self.add_members(cx, &root, vec![member]),
-            None => self.groups.incomplete.entry(key).or_default().push(member),
+            None => self.groups.incomplete.push(key, member),
         }
     }
 
@@ -286,7 +308,7 @@ impl SchedulingQueue {
         let Some(first) = members.first() else { return };
         let entry = self.groups.uid_of(root);
         if let Some(popped) = self.groups.popped.as_mut().filter(|popped| popped.entry == entry) {
-            return popped.pending.extend(members);
+            return members.into_iter().for_each(|member| popped.take_in(member));
         }
         if let Some(taken) = self.take_group(&entry) {
             self.groups.insert_all(&entry, members);
@@ -355,9 +377,9 @@ impl SchedulingQueue {
 
     /// Removes a member that was deleted or bound.
     pub(crate) fn delete_member(&mut self, cx: &mut QueueCx<'_>, uid: &Uid) {
-        if let Some(entry) = self.groups.entry_of.get(uid).cloned() {
+        if let Some(entry) = self.groups.entry_of(uid).cloned() {
             let taken = self.take_group(&entry);
-            self.groups.entry_of.remove(uid);
+            self.groups.known.remove(uid);
             if let Some(members) = self.groups.queued.get_mut(&entry) {
                 members.retain(|member| member.uid() != uid);
                 if members.is_empty() {
@@ -369,10 +391,7 @@ impl SchedulingQueue {
             }
             return;
         }
-        for members in self.groups.aside_mut() {
-            members.retain(|member| member.uid() != uid);
-        }
-        self.groups.incomplete.retain(|_, members| !members.is_empty());
+        self.groups.aside_mut().for_each(|aside| drop(aside.remove(uid)));
     }
 
     /// Updates a member that is queued, or waits beside the queue; `false` if it is not known.
@@ -383,13 +402,17 @@ impl SchedulingQueue {
         new: &Arc<PodInfo>,
         events: &[ClusterEvent],
     ) -> bool {
-        let Some(entry) = self.groups.entry_of.get(&new.uid).cloned() else {
-            let mut aside = self.groups.aside_mut().flatten();
-            let Some(member) = aside.find(|member| *member.uid() == new.uid) else { return false };
+        let Some(entry) = self.groups.entry_of(&new.uid).cloned() else {
+            let Some(member) = self.groups.aside_mut().find_map(|aside| aside.get_mut(&new.uid)) else {
+                return false;
+            };
             member.pod = Arc::clone(new);
             self.nominator.update(old, new);
             return true;
         };
+        if let Some((_, pod)) = self.groups.known.get_mut(&new.uid) {
+            *pod = Arc::clone(new);
+        }
         let mut members = self.groups.members_mut(&entry).iter_mut();
         if let Some(member) = members.find(|member| *member.uid() == new.uid) {
             member.pod = Arc::clone(new);
@@ -473,7 +496,8 @@ impl SchedulingQueue {
             self.in_flight.begin(member.uid().clone());
         }
         let uids = members.iter().map(|member| member.uid().clone()).collect();
-        self.groups.popped = Some(Popped { entry: entry.uid().clone(), members: uids, pending: Vec::new() });
+        self.groups.popped =
+            Some(Popped { entry: entry.uid().clone(), members: uids, pending: Aside::default() });
         let key = format!("{}/{}", entry.pod.namespace, entry.pod.name).into();
         let kind = entry.group.unwrap_or(GroupKind::Pods);
         QueuedGroup { entry, key: GroupKey { kind, key }, members }
@@ -484,12 +508,12 @@ impl SchedulingQueue {
     /// group that was scheduled in part keeps its turn.
     pub fn end_group(&mut self, cx: &mut QueueCx<'_>, mut entry: QueuedPod, outcome: GroupOutcome) {
         let Some(popped) = self.groups.popped.take_if(|popped| popped.entry == *entry.uid()) else { return };
-        if popped.pending.is_empty() {
+        if popped.pending.len() == 0 {
             return;
         }
         let comes_back = popped.pending.iter().any(|member| popped.members.contains(member.uid()));
         let pods = popped.pending.len();
-        self.groups.insert_all(&popped.entry, popped.pending);
+        self.groups.insert_all(&popped.entry, popped.pending.take_all());
         match outcome {
             GroupOutcome::Scheduled => (entry.unschedulable_count, entry.consecutive_errors) = (0, 0),
             GroupOutcome::Rejected => {

@@ -10,6 +10,7 @@
 // Tests print, and read from the environment how long to run.
 #![cfg_attr(test, allow(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod aside;
 mod context;
 mod entry;
 mod entry_reason;
@@ -292,8 +293,9 @@ impl SchedulingQueue {
     /// The pods nominated for a node. As upstream, only the name is known of a pod that is not
     /// queued, such as one in flight.
     pub fn nominated_on(&self, node: &str) -> Vec<Arc<PodInfo>> {
-        let resolve = |nominated: &Nominated| match self.get(&nominated.uid) {
-            Some(entry) => Arc::clone(&entry.pod),
+        let pod = |uid: &Uid| self.entries.get(uid).map(|entry| &entry.pod).or_else(|| self.groups.pod(uid));
+        let resolve = |nominated: &Nominated| match pod(&nominated.uid) {
+            Some(pod) => Arc::clone(pod),
             None => Arc::new(nominated.unknown()),
         };
         self.nominator.on_node(node).iter().map(resolve).collect()

@@ -45,6 +45,7 @@ impl Scheduler {
             pending: self.pending.clone(),
             unclaimed_pods: self.unclaimed_pods.clone(),
             unconfirmed_patches: self.unconfirmed_patches.clone(),
+            started_groups: self.started_groups.clone(),
             hash_seed: self.hash_seed.clone(),
             next_start_node: self.next_start_node,
             preemptions: self.preemptions.fork(),

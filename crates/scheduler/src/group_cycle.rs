@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use supercargo_framework::objects::{GroupKey, Members, PodGroup, Typed};
+use supercargo_framework::objects::{GroupKey, Members, Object, PodGroup, Typed};
 use supercargo_framework::plugin::{Nomination, Nominations};
 use supercargo_framework::pod::PodCondition;
 use supercargo_framework::{CycleState, Feature, NodeIndex, NodeInfo, Now, PodInfo, Status, Text, Uid};
@@ -349,14 +349,20 @@ impl Scheduler {
     }
 
     /// Patches the condition `PodGroupInitiallyScheduled`, unless it is up to date. Once true, it
-    /// stays so.
+    /// stays so, also while the informer does not report it yet.
     fn report_group(&mut self, now: Now, key: &GroupKey, status: &str, reason: &str, message: &str) {
         let group = self.objects.forest().get(key).and_then(Typed::<PodGroup>::of);
         let Some(group) = group else { return };
+        let uid: Uid = (*group.object.uid).into();
         let known = group.initially_scheduled.as_ref();
         let is_equal =
             |it: &PodCondition| (&*it.status, &*it.reason, &*it.message) == (status, reason, message);
         if known.is_some_and(|it| &*it.status == "True" || is_equal(it)) {
+            return;
+        }
+        if status == "True" {
+            self.started_groups.insert(uid.clone());
+        } else if self.started_groups.contains(&uid) {
             return;
         }
         // The transition time follows the status, not the reason.
@@ -368,11 +374,22 @@ impl Scheduler {
             observed_generation: None,
             last_transition: Some(since.unwrap_or_else(|| now.wall.floor_to_second())),
         };
-        let uid = (*group.object.uid).into();
         self.effects.push(Effect::PatchGroupStatus(GroupPatch {
             group: Arc::clone(&key.key),
             uid,
             condition,
         }));
+    }
+    /// The informer reports an object, or that it is gone: a condition that it shows need not be
+    /// remembered.
+    pub(crate) fn confirm_started_group(&mut self, old: Option<&Arc<Object>>, new: Option<&Arc<Object>>) {
+        if let Some(gone) = old.filter(|old| new.is_none_or(|new| new.uid != old.uid)) {
+            self.started_groups.remove(&Uid::from(&*gone.uid));
+        }
+        if let Some(group) = new.and_then(Typed::<PodGroup>::of)
+            && group.initially_scheduled.as_ref().is_some_and(|it| &*it.status == "True")
+        {
+            self.started_groups.remove(&Uid::from(&*group.object.uid));
+        }
     }
 }

@@ -335,6 +335,7 @@ impl Scheduler {
         let is_known =
             written.as_ref().zip(latest).is_some_and(|(written, latest)| Arc::ptr_eq(written, latest));
         if let Some(group) = group {
+            self.confirm_started_group(old.as_ref(), new.as_ref());
             self.with_queue(now, |queue, cx| {
                 if moves {
                     queue.group_moved(cx, &group, earlier.as_ref());

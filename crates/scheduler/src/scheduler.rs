@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use supercargo_framework::binding::ClusterView;
 use supercargo_framework::context::Command;
 use supercargo_framework::event::Change;
@@ -88,6 +88,8 @@ pub struct Scheduler {
     /// Pods without a node that no profile is responsible for.
     pub(crate) unclaimed_pods: SeededMap<PodKey, Arc<PodInfo>>,
     pub(crate) unconfirmed_patches: UnconfirmedPatches,
+    /// PodGroups that have started, until the informer reports the condition.
+    pub(crate) started_groups: FxHashSet<Uid>,
     pub(crate) hash_seed: HashSeed,
     pub(crate) bindings: Bindings,
     pub(crate) preemptions: Preemptions,
@@ -135,6 +137,7 @@ impl Scheduler {
             pending: hash_seed.map(),
             unclaimed_pods: hash_seed.map(),
             unconfirmed_patches: UnconfirmedPatches::default(),
+            started_groups: FxHashSet::default(),
             timeline: Timeline::new(options.timeline_memory, hash_seed.clone()),
             hash_seed,
             bindings: Bindings::default(),

@@ -203,9 +203,13 @@ fn more_than_the_minimum_is_scheduled_as_it_fits() {
     let nodes = ["a", "b", "c"].map(|name| bed.node_of(name).map(str::to_owned));
     assert_eq!(nodes, [Some("n".to_owned()), Some("n".to_owned()), None]);
     assert_eq!(bed.place("c"), Some(Place::Active), "the rest keeps its turn");
-    bed.effect_lines();
+    let of_group = |line: &String| line.starts_with("default/g patch");
+    let lines = bed.effect_lines();
+    assert!(lines.iter().any(|line| of_group(line) && line.contains("True Scheduled")), "{lines:#?}");
     bed.cycle();
-    assert!(bed.effect_lines().iter().any(|line| line.contains("1 Insufficient cpu")));
+    let lines = bed.effect_lines();
+    assert!(lines.iter().any(|line| line.contains("1 Insufficient cpu")), "{lines:#?}");
+    assert!(!lines.iter().any(of_group), "it stays true before the informer reports it: {lines:#?}");
     assert_eq!(bed.place("c"), Some(Place::Backoff));
 }
 
