@@ -28,8 +28,8 @@ pub(crate) fn fixed(value: f64) -> String {
     if value.is_finite() { format!("{value}") } else { double(value) }
 }
 
-/// `%q` of a string.
-pub(crate) fn quote(text: &str) -> String {
+/// Go's `%q` of a string. Combining characters and others that Go escapes, too, stay as they are.
+pub fn quote(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {

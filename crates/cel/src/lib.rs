@@ -71,6 +71,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use device::{Attribute, Device};
+pub use gofmt::quote;
 pub use quantity::{Format, Quantity, QuantityError};
 pub use reads::Reads;
 

@@ -26,9 +26,9 @@ pub fn of(claim: &ResourceClaim, name: &str) -> Readiness {
         let find = |kind: &str| status.conditions.iter().find(|condition| *condition.kind == *kind);
         let failures = result.binding_failure_conditions.iter().filter_map(|kind| find(kind));
         if let Some(failure) = failures.into_iter().find(|condition| condition.is_true) {
-            let (reason, message) = (&failure.reason, &failure.message);
+            let (reason, message) = (&failure.reason, supercargo_cel::quote(&failure.message));
             return Readiness::Failed(format!(
-                "device binding failed: claim={name}, reason={reason}, message={message:?}"
+                "device binding failed: claim={name}, reason={reason}, message={message}"
             ));
         }
         let is_true = |kind: &str| find(kind).is_some_and(|condition| condition.is_true);

@@ -86,7 +86,7 @@ struct Popped {
 
 impl Popped {
     fn take_in(&mut self, member: QueuedPod) {
-        // A pod without the key of a group is no member.
+        // A pod without the key of a group does not belong to one.
         if let Some(group) = member.pod.group_key() {
             self.pending.push(group, member);
         }

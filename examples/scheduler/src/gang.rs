@@ -5,6 +5,9 @@
 //! Until then, pods with a node wait on Permit and keep their resources. If one of them is
 //! rejected, all are, so that two gangs cannot block each other.
 //!
+//! This is an example of Permit. Most users do not need it: supercargo schedules the groups of
+//! Kubernetes itself (`docs/groups.md`), each in one cycle.
+//!
 //! ```yaml
 //! pluginConfig:
 //! - name: Gang

@@ -18,8 +18,9 @@ const LEAST_BINDING_TIMEOUT: Duration = Duration::from_secs(1);
 /// upstream's `DynamicResourcesArgs`, with defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Args {
-    /// `filterTimeout`: how long the search for devices on a node may take, see `max_steps`. Zero
-    /// is unlimited; `None` if the gate DRASchedulerFilterTimeout is off, which is unlimited, too.
+    /// `filterTimeout`: the limit of the search for devices on a node, see `max_steps`. Zero, or
+    /// `None` if the gate DRASchedulerFilterTimeout is off, sets none. The limit of the attempt
+    /// applies in any case.
     pub filter_timeout: Option<Duration>,
     /// `bindingTimeout`: how long PreBind waits for the conditions of devices. `None` if a gate
     /// that it needs is off: nothing is waited for.
