@@ -327,11 +327,9 @@ impl Generator<'_> {
                 ])
                 .unwrap_or(&("example.com/attached", "True"));
             device["conditions"] = json!([{
-                "type": kind, "status": status, "reason": "Reported", "message": "as \"seen\"\u{a0}\u{7}",
+                "type": kind, "status": status, "reason": "Reported", "message": "as \"seen\"",
                 "lastTransitionTime": "2000-01-01T00:00:00Z",
             }]);
-            // The scheduler does not read it, but its change may help the pod.
-            device["networkData"] = json!({ "interfaceName": self.random.pick(&["eth0", "eth1"]) });
             devices.push(device);
         }
         if !devices.is_empty() {
