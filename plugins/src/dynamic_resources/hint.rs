@@ -122,3 +122,21 @@ fn after_pod_change(cx: &QueueContext<'_>, with_group_claims: bool, change: &Cha
     let known = claims::known(pod, group_of(pod, with_group_claims), cx.objects);
     Ok(QueueingHint::queue_if(known.is_ok()))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_drivers_report_counts_even_if_the_scheduler_does_not_read_it() {
+        let claim = |interface: &str| {
+            let device = json!({"device": "gpu-0", "networkData": {"interfaceName": interface}});
+            let raw = json!({"status": {"devices": [device]}});
+            ResourceClaim { raw: Arc::new(raw), ..ResourceClaim::default() }
+        };
+        assert!(has_same_status(&claim("eth0"), &claim("eth0")));
+        assert!(!has_same_status(&claim("eth0"), &claim("eth1")));
+    }
+}
