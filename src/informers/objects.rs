@@ -45,7 +45,7 @@ impl WantedResource {
         is_name.then(|| Self { name: name.clone(), group, version, plural })
     }
 
-    pub(crate) fn group_version(&self) -> String {
+    pub(super) fn group_version(&self) -> String {
         let Self { group, version, .. } = self;
         if group.is_empty() { version.clone() } else { format!("{group}/{version}") }
     }

@@ -249,6 +249,7 @@ const FIXED_HASHES: &[(&str, &[&str])] = &[
         &[
             "crates/framework/src/context.rs",
             "crates/framework/src/objects/members.rs",
+            "crates/queue/src/aside.rs",
             "crates/queue/src/context.rs",
             "crates/queue/src/groups.rs",
             "crates/queue/src/in_flight.rs",
