@@ -53,9 +53,6 @@ const ALTERNATIVES: usize = 8;
 /// Filter's error on a node where a search exceeds `filterTimeout`.
 const TIMED_OUT: &str = "timed out trying to allocate devices";
 
-/// The feature of nodes that can leave out operations for a device.
-const OPTIONAL_OPERATIONS: &str = "DRAOptionalNodeOperations";
-
 /// Filter's answer for a node that cannot use an allocated claim.
 const UNAVAILABLE: &str = "resourceclaim not available on the node";
 
@@ -340,7 +337,8 @@ impl DynamicResources {
             allocation.node_selector.as_ref().is_some_and(|selector| !selector.terms.any_matches(node));
         let needs_feature = allocation.results.iter().any(|result| result.skips_node_operations);
         excludes_node
-            || (needs_feature && !node.declared_features.iter().any(|it| **it == *OPTIONAL_OPERATIONS))
+            || (needs_feature
+                && !node.declared_features.iter().any(|it| &**it == "DRAOptionalNodeOperations"))
             || self.args.binding_timeout.is_some_and(|timeout| match readiness::of(body, claim.name()) {
                 Readiness::Ready => false,
                 Readiness::Waiting => readiness::is_late(body, timeout, cx.now().wall),
