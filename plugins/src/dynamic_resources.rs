@@ -335,10 +335,9 @@ impl DynamicResources {
         let Some(allocation) = &body.allocation else { return false };
         let excludes_node =
             allocation.node_selector.as_ref().is_some_and(|selector| !selector.terms.any_matches(node));
-        let needs_feature = allocation.results.iter().any(|result| result.skips_node_operations);
+        let skips = allocation.results.iter().any(|result| result.skips_node_operations);
         excludes_node
-            || (needs_feature
-                && !node.declared_features.iter().any(|it| &**it == "DRAOptionalNodeOperations"))
+            || (skips && !node.declared_features.iter().any(|it| &**it == "DRAOptionalNodeOperations"))
             || self.args.binding_timeout.is_some_and(|timeout| match readiness::of(body, claim.name()) {
                 Readiness::Ready => false,
                 Readiness::Waiting => readiness::is_late(body, timeout, cx.now().wall),
