@@ -365,6 +365,7 @@ mod tests {
         assert!(text.starts_with("default/p fits on 1 of 1 node;"), "{text}");
         let received = why(&insight, "q").await.unwrap();
         assert_eq!(received, (422, "pod default/q does not exist or has ended".to_owned(), Vec::new()));
+        assert_eq!(why(&insight, "p").await.unwrap().0, 200);
         keep_until(&insight, Instant::now()).await;
         forget(Arc::downgrade(&insight), Instant::now()).await;
         assert!(insight.kept.lock().await.is_none());

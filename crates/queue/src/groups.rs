@@ -84,15 +84,6 @@ struct Popped {
     pending: Aside,
 }
 
-impl Popped {
-    fn take_in(&mut self, member: QueuedPod) {
-        // A pod without the key of a group does not belong to one.
-        if let Some(group) = member.pod.group_key() {
-            self.pending.push(group, member);
-        }
-    }
-}
-
 impl Groups {
     pub(crate) fn new(seed: HashSeed) -> Self {
         let (queued, known) = (FxHashMap::default(), FxHashMap::default());
@@ -219,16 +210,14 @@ impl Groups {
     }
 
     /// Takes the members of a PodGroup that had no root.
-    pub(crate) fn take_incomplete(&mut self, group: &str) -> Vec<QueuedPod> {
+    pub(crate) fn take_incomplete(&mut self, group: &Arc<str>) -> Vec<QueuedPod> {
         self.incomplete.take_group(group)
     }
 
     /// Adds members whose PodGroup has no root any more.
     pub(crate) fn add_incomplete(&mut self, members: Vec<QueuedPod>) {
         for member in members {
-            if let Some(group) = member.pod.group_key() {
-                self.incomplete.push(group, member);
-            }
+            self.incomplete.push(member);
         }
     }
 
@@ -296,9 +285,9 @@ impl SchedulingQueue {
     /// Adds a member that is new, or came back: to its group if that is queued, beside it if the
     /// group is being tried, or to those whose PodGroup has no root.
     pub(crate) fn add_member(&mut self, cx: &mut QueueCx<'_>, key: Arc<str>, member: QueuedPod) {
-        match cx.objects.forest().root_of(&GroupKey::of_pods(Arc::clone(&key))) {
+        match cx.objects.forest().root_of(&GroupKey::of_pods(key)) {
             Some(root) => self.add_members(cx, &root, vec![member]),
-            None => self.groups.incomplete.push(key, member),
+            None => self.groups.incomplete.push(member),
         }
     }
 
@@ -308,7 +297,7 @@ impl SchedulingQueue {
         let Some(first) = members.first() else { return };
         let entry = self.groups.uid_of(root);
         if let Some(popped) = self.groups.popped.as_mut().filter(|popped| popped.entry == entry) {
-            return members.into_iter().for_each(|member| popped.take_in(member));
+            return members.into_iter().for_each(|member| popped.pending.push(member));
         }
         if let Some(taken) = self.take_group(&entry) {
             self.groups.insert_all(&entry, members);
