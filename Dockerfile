@@ -57,6 +57,7 @@ COPY crates/devices/Cargo.toml crates/devices/
 COPY crates/evaluation/Cargo.toml crates/evaluation/
 COPY crates/framework/Cargo.toml crates/framework/
 COPY crates/informer/Cargo.toml crates/informer/
+COPY crates/owner/Cargo.toml crates/owner/
 COPY crates/page/Cargo.toml crates/page/
 COPY crates/queue/Cargo.toml crates/queue/
 COPY crates/report/Cargo.toml crates/report/
@@ -66,6 +67,7 @@ COPY crates/serving/Cargo.toml crates/serving/
 COPY crates/telemetry/Cargo.toml crates/telemetry/
 COPY examples/scheduler/Cargo.toml examples/scheduler/
 COPY plugins/Cargo.toml plugins/
+COPY plugins/dynamic-resources/Cargo.toml plugins/dynamic-resources/
 COPY plugins/volumes/Cargo.toml plugins/volumes/
 COPY testing/apiserver/Cargo.toml testing/apiserver/
 COPY testing/controlplane/Cargo.toml testing/controlplane/
@@ -85,6 +87,7 @@ COPY crates/devices/src crates/devices/src
 COPY crates/evaluation/src crates/evaluation/src
 COPY crates/framework/src crates/framework/src
 COPY crates/informer/src crates/informer/src
+COPY crates/owner/src crates/owner/src
 COPY crates/page/src crates/page/src
 COPY crates/queue/src crates/queue/src
 COPY crates/report/src crates/report/src
@@ -93,6 +96,7 @@ COPY crates/scheduler/src crates/scheduler/src
 COPY crates/serving/src crates/serving/src
 COPY crates/telemetry/src crates/telemetry/src
 COPY examples/scheduler/src examples/scheduler/src
+COPY plugins/dynamic-resources/src plugins/dynamic-resources/src
 COPY plugins/src plugins/src
 COPY plugins/volumes/src plugins/volumes/src
 COPY src src

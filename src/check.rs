@@ -3,6 +3,7 @@
 mod permissions;
 mod report;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::ExitCode;
@@ -110,6 +111,7 @@ async fn check_cluster(
     };
     report.ok(&format!("{server} answers"))?;
     check_version(&version, report)?;
+    check_resources(api, config, report).await?;
     report.section("permissions")?;
     check_permissions(api, &permissions::needed(flags, config)?, report).await?;
     if config.leader_election.leader_elect {
@@ -133,6 +135,42 @@ fn check_version(version: &Value, report: &mut Report) -> Result<()> {
         Some(minor) if TESTED.contains(&minor) => report.ok(&format!("version {name}")),
         _ => report.warned(&format!("version {name} is not tested"), &format!("tested versions: {tested}")),
     }
+}
+
+/// Warns of resources that plugins read and the server does not serve, such as PodGroups. `run`
+/// starts without them, and watches them once they are served.
+async fn check_resources(api: &Api, config: &Config, report: &mut Report) -> Result<()> {
+    let wanted = permissions::read_by_plugins(config)?;
+    let mut served: BTreeMap<String, Value> = BTreeMap::new();
+    let mut missing = 0;
+    for resource in &wanted {
+        let version = resource.group_version();
+        if !served.contains_key(&version) {
+            let prefix = if resource.group.is_empty() { "api" } else { "apis" };
+            let list = match get(api, &format!("/{prefix}/{version}")).await {
+                Err(error) if error.status == Some(StatusCode::NOT_FOUND) => Value::Null,
+                Err(error) => {
+                    let text = format!("cannot discover the resources of {version}: {}", error.error.message);
+                    return report.warned(&text, "look at the log of the API server");
+                }
+                Ok(list) => list,
+            };
+            served.insert(version.clone(), list);
+        }
+        let list = served[&version]["resources"].as_array();
+        if !list.is_some_and(|list| list.iter().any(|it| it["name"] == *resource.plural)) {
+            missing += 1;
+            let text = format!("{}.{version} is not served; plugins see none", resource.plural);
+            report.warned(
+                &text,
+                "serve this API (--runtime-config of kube-apiserver), or turn its feature gate off",
+            )?;
+        }
+    }
+    if missing == 0 {
+        report.ok(&format!("serves all {} resources that plugins read", wanted.len()))?;
+    }
+    Ok(())
 }
 
 async fn check_permissions(api: &Api, needed: &[Permission], report: &mut Report) -> Result<()> {

@@ -20,7 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval_at, sleep};
 
 use crate::informers::Stores;
-use crate::owner::Mailbox;
+use supercargo_owner::owner::Mailbox;
 use supercargo_telemetry::metrics::Metrics;
 
 /// How often the comparison runs. It takes one pass over all pods.

@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::objects::WantedResource;
 pub(crate) use self::stats::InformerStats;
-use crate::owner::{Mailbox, Message};
 use supercargo_codec::{NodeKind, PodKind};
+use supercargo_owner::owner::{Mailbox, Message};
 
 /// Selects pods that have not finished. The server reports pods that finish as deleted.
 const NON_TERMINAL: &str = "status.phase!=Succeeded,status.phase!=Failed";

@@ -16,10 +16,10 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
-use crate::options::scheduler_options;
-use crate::owner::{Mailbox, ReconfigureError};
 use supercargo_client::api::full_text;
 use supercargo_config::Config;
+use supercargo_owner::options::scheduler_options;
+use supercargo_owner::owner::{Mailbox, ReconfigureError};
 
 /// The configuration in effect, and the counts of reloads.
 #[derive(Clone, Debug)]
@@ -196,9 +196,9 @@ mod tests {
     use supercargo_client::host::SystemClock;
 
     use super::*;
-    use crate::owner::{CarryOut, MaybeRecorded, Message, Owner, StopOnDrop};
-    use crate::watchdog::Watchdog;
     use supercargo_config::Catalog;
+    use supercargo_owner::owner::{CarryOut, MaybeRecorded, Message, Owner, StopOnDrop};
+    use supercargo_owner::watchdog::Watchdog;
 
     const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 

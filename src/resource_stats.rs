@@ -12,12 +12,12 @@ use supercargo_framework::PodInfo;
 use supercargo_scheduler::{GroupLengths, Rule, Scheduler, Stats};
 use tokio::time::{Instant, timeout};
 
-use crate::backlog::Backlog;
-use crate::gauge::{EventGauges, Gauge};
 use crate::informers::InformerStats;
-use crate::owner::Mailbox;
 use supercargo_client::adaptive_limit::LimitStats;
 use supercargo_client::api::Api;
+use supercargo_owner::backlog::Backlog;
+use supercargo_owner::gauge::{EventGauges, Gauge};
+use supercargo_owner::owner::Mailbox;
 use supercargo_telemetry::metrics::{Requests, ScrapeCollector, Text, spec};
 
 /// Longest wait for the scheduler. A scrape times out after ten seconds by default, and the other

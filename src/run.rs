@@ -19,7 +19,6 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::owner::Owner;
 #[cfg(feature = "demo")]
 use crate::page;
 use supercargo_client::api::full_text;
@@ -30,6 +29,7 @@ use supercargo_client::transport::{RequestObserver, Transport};
 use supercargo_client::watch_service::WatchService;
 use supercargo_config::flags::{Flags, TraceOptions};
 use supercargo_config::{Catalog, ClientConnection, Config};
+use supercargo_owner::owner::Owner;
 #[cfg(feature = "demo")]
 use supercargo_serving::{Loopback, NextLink};
 use supercargo_serving::{Server, Setup};

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::Value;
-use supercargo::options::scheduler_options;
 use supercargo_benches::Bench;
 use supercargo_codec::{NodeKind, ObjectKind, PodKind};
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::objects::resources;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::{Feature, Now, Timestamp};
+use supercargo_owner::options::scheduler_options;
 use supercargo_scheduler::{Effect, Input, NoCalls, Notification, Options, Scheduler};
 
 use crate::cases::{Case, Policy};

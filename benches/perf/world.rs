@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
-use supercargo::options::scheduler_options;
 use supercargo_benches::check::Placed;
 use supercargo_codec::{NodeKind, ObjectKind, PodKind};
 use supercargo_config::{Catalog, Config};
@@ -18,6 +17,7 @@ use supercargo_framework::objects::{
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod_claims::PodClaimName;
 use supercargo_framework::{Now, PodInfo, Status, Timestamp};
+use supercargo_owner::options::scheduler_options;
 use supercargo_scheduler::{Effect, Eviction, Input, NoCalls, Notification, Options, Scheduler, StatusPatch};
 
 /// The number of steps between timer inputs.

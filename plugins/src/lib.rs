@@ -1,11 +1,12 @@
 //! The in-tree scheduling plugins, one module each, with upstream's decisions, texts, weights and
-//! queueing hints. Those that read a pod's volumes are in a crate of their own,
-//! [`supercargo_volume_plugins`].
+//! queueing hints. Those that read a pod's volumes, and the one that allocates devices, are in
+//! crates of their own: [`supercargo_volume_plugins`] and [`supercargo_dynamic_resources`].
 //!
 //! [`registry`] has a factory for each plugin; [`DEFAULT_PLUGINS`] are enabled by default. Plugins
 //! do not depend on each other. A cycle's state is in `CycleState`; a plugin keeps only its
 //! arguments, and what it can derive again from the objects that it is shown.
 
+pub use supercargo_dynamic_resources as dynamic_resources;
 use supercargo_framework::Feature;
 use supercargo_framework::registry::{DefaultPlugin, Factory, Registry, without_args};
 pub use supercargo_volume_plugins::{node_volume_limits, volume_binding, volume_restrictions, volume_zone};
@@ -17,8 +18,6 @@ pub mod default_preemption;
 mod domain_counts;
 #[cfg(test)]
 mod dry_run;
-pub mod dynamic_resources;
-mod extended_resources;
 mod float_int;
 pub mod gang_scheduling;
 #[cfg(test)]
@@ -45,7 +44,7 @@ mod tests;
 pub mod topology_placement_generator;
 pub mod unsupported_constraints;
 
-/// The plugins of this crate, without those of [`supercargo_volume_plugins`].
+/// The plugins without those of [`supercargo_volume_plugins`].
 const PLUGINS: &[(&str, Factory)] = &[
     (scheduling_gates::NAME, without_args::<scheduling_gates::SchedulingGates>),
     (priority_sort::NAME, without_args::<priority_sort::PrioritySort>),

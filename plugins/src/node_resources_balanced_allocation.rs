@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 use smallvec::SmallVec;
+use supercargo_dynamic_resources::extended_resources::ScoredDevices;
 use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::plugin::{
     ExtensionPoints, MAX_NODE_SCORE, PreScorePlugin, ScorePlugin, SignPlugin,
@@ -17,7 +18,6 @@ use supercargo_framework::{
 };
 
 use crate::args::{ResourceSpec, resources_or_default};
-use crate::extended_resources::ScoredDevices;
 use crate::float_int::{float, floor, integer};
 use crate::resource_usage::{ScoredResource, Usage, UsageColumns, chunks};
 
@@ -72,6 +72,10 @@ impl BalancedAllocation {
     fn is_best_effort(&self, pod: &PodInfo) -> bool {
         let requested = &pod.requests().resource;
         self.resources.iter().all(|resource| resource.amount(requested) == 0)
+    }
+
+    fn scalar_names(&self) -> impl Iterator<Item = &str> {
+        self.resources.iter().filter_map(ScoredResource::scalar_name)
     }
 }
 
@@ -162,7 +166,7 @@ impl PreScorePlugin for BalancedAllocation {
             return Status::with_reasons(Code::Skip, Reasons::new());
         }
         if let Some(devices) = &self.with_devices {
-            devices.prepare(cx, state, pod, self.resources.iter());
+            devices.prepare(cx, state, pod, self.scalar_names());
         }
         Status::success()
     }
@@ -194,7 +198,7 @@ impl ScorePlugin for BalancedAllocation {
 impl SignPlugin for BalancedAllocation {
     /// Scores of devices depend on claims.
     fn sign(&self, cx: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        if self.with_devices.is_some() && ScoredDevices::are_scored(cx, pod, self.resources.iter()) {
+        if self.with_devices.is_some() && ScoredDevices::are_scored(cx, pod, self.scalar_names()) {
             return Err(Unsignable);
         }
         signer.write(&pod.requests().resource);

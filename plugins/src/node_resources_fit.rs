@@ -9,6 +9,7 @@ mod tests;
 use std::sync::Arc;
 
 use serde_json::Value;
+use supercargo_dynamic_resources::extended_resources::{self, ScoredDevices};
 use supercargo_framework::caching::HintScope;
 use supercargo_framework::caching::{Caching, Stateless};
 use supercargo_framework::event::EventRegistration;
@@ -27,8 +28,6 @@ use supercargo_framework::{
 };
 
 use strategy::Strategy;
-
-use crate::extended_resources::{self, ScoredDevices};
 
 /// The plugin's name.
 pub const NAME: &str = "NodeResourcesFit";
@@ -265,7 +264,7 @@ impl FilterPlugin for NodeResourcesFit {
 impl PreScorePlugin for NodeResourcesFit {
     fn pre_score(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo, _: &[NodeIndex]) -> Status {
         if let Some(devices) = &self.with_devices {
-            devices.prepare(cx, state, pod, self.strategy.resources());
+            devices.prepare(cx, state, pod, self.strategy.scalar_names());
         }
         Status::success()
     }
@@ -343,7 +342,7 @@ impl SignPlugin for NodeResourcesFit {
     /// With pod-level resources, Filter and Score use different requests. Scores of devices depend
     /// on claims.
     fn sign(&self, cx: &Context<'_>, pod: &PodInfo, signer: &mut Signer) -> Result<(), Unsignable> {
-        if self.with_devices.is_some() && ScoredDevices::are_scored(cx, pod, self.strategy.resources()) {
+        if self.with_devices.is_some() && ScoredDevices::are_scored(cx, pod, self.strategy.scalar_names()) {
             return Err(Unsignable);
         }
         signer.write(&pod.spec.requests.resource);

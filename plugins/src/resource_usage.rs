@@ -35,6 +35,14 @@ impl ScoredResource {
         })
     }
 
+    /// The name of a scalar resource.
+    pub(crate) fn scalar_name(&self) -> Option<&str> {
+        match self {
+            Self::Scalar(name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// The amount in a vector.
     pub(crate) fn amount(&self, vector: &Resource) -> i64 {
         match self {

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use supercargo_scheduler::Scheduler;
 
 use crate::informers::WantedResource;
-use crate::options::scheduler_options;
 use supercargo_client::api::{Api, Call, CallError, JSON};
 use supercargo_config::Config;
 use supercargo_config::flags::Flags;
+use supercargo_owner::options::scheduler_options;
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
@@ -91,6 +91,12 @@ impl fmt::Display for Permission {
     }
 }
 
+/// The resources besides pods and nodes of which `run` has informers.
+pub(super) fn read_by_plugins(config: &Config) -> Result<Vec<WantedResource>> {
+    let resources = Scheduler::new(scheduler_options(config))?.resources();
+    Ok(resources.iter().filter_map(WantedResource::new).collect())
+}
+
 /// Everything that `run` with these flags and this configuration asks of the API server.
 pub(super) fn needed(flags: &Flags, config: &Config) -> Result<Vec<Permission>> {
     let core = |verb, resource| Permission::new(verb, "", resource);
@@ -103,9 +109,7 @@ pub(super) fn needed(flags: &Flags, config: &Config) -> Result<Vec<Permission>> 
         Permission::new("patch", "events.k8s.io", "events"),
     ];
     let mut watched = vec![(String::new(), "pods".to_owned()), (String::new(), "nodes".to_owned())];
-    let resources = Scheduler::new(scheduler_options(config))?.resources();
-    let wanted = resources.iter().filter_map(WantedResource::new);
-    watched.extend(wanted.map(|resource| (resource.group, resource.plural)));
+    watched.extend(read_by_plugins(config)?.into_iter().map(|resource| (resource.group, resource.plural)));
     for (group, plural) in &watched {
         needed.extend(["list", "watch"].map(|verb| Permission::new(verb, group, plural)));
         // Volumes are bound by an update of both.

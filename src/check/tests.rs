@@ -11,6 +11,7 @@ use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::json;
+use supercargo_framework::{Feature, Features};
 
 use super::*;
 
@@ -27,6 +28,21 @@ impl std::io::Write for Printed {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
+}
+
+/// The resources of an API version, without those that are not served.
+fn resources(path: &str, denied: &[&str]) -> Value {
+    let wanted = permissions::read_by_plugins(&with_groups()).unwrap();
+    let of_version = wanted.iter().filter(|it| path.ends_with(&format!("/{}", it.group_version())));
+    let names =
+        of_version.map(|it| it.plural.clone()).filter(|it| !denied.contains(&&*format!("serve {it}")));
+    json!({ "resources": names.map(|name| json!({ "name": name })).collect::<Vec<_>>() })
+}
+
+/// A configuration with PodGroups.
+fn with_groups() -> Config {
+    let features = Features::default().with(Feature::GenericWorkload, true);
+    Config::default_with(&Catalog::in_tree().with_features(features)).unwrap()
 }
 
 /// Answers as an API server of this version, which denies these verbs and resources.
@@ -46,6 +62,7 @@ fn api(minor: &'static str, denied: &'static [&'static str], lease: Option<Value
                     let asked = format!("{} {}", asked["verb"], asked["resource"]).replace('"', "");
                     (201, json!({ "status": { "allowed": !denied.contains(&asked.as_str()) } }))
                 }
+                path if path == "/api/v1" || path.split('/').count() == 4 => (200, resources(path, denied)),
                 _ => lease.map_or((404, json!({ "reason": "NotFound" })), |lease| (200, lease)),
             };
             let answer = Response::builder().status(status).body(Body::from(answer.to_string().into_bytes()));
@@ -92,6 +109,18 @@ async fn working_cluster_passes_every_check() {
         assert!(printed.contains(line), "{line} is not in\n{printed}");
     }
     assert!(printed.ends_with("0 failed, 0 warnings\n"), "{printed}");
+}
+
+#[tokio::test]
+async fn resources_that_are_not_served_are_a_warning() {
+    let api = api("37", &["serve podgroups"], None);
+    let check = async |report: &mut Report| {
+        check_cluster("https://api", &api, &Flags::default(), &with_groups(), report).await
+    };
+    let printed = printed(check).await;
+    let line =
+        "  WARN  podgroups.scheduling.k8s.io/v1beta1 is not served; plugins see none\n        serve this API";
+    assert!(printed.contains(line), "{line} is not in\n{printed}");
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::output::{error_line, print, print_error};
 use crate::insight::{Format, NO_ANSWER, TIMELINE_MEMORY, is_wrong_file, key, open_record};
-use crate::options::scheduler_options;
+use supercargo_owner::options::scheduler_options;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("question").args(["with", "timeline"]))]

@@ -7,10 +7,10 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::informers::{Informers, kinds};
-use crate::options::scheduler_options;
-use crate::owner::Message;
 use supercargo_client::testing::answering_client;
 use supercargo_config::{Catalog, Config};
+use supercargo_owner::options::scheduler_options;
+use supercargo_owner::owner::Message;
 
 /// A scheduler with a pod that is being bound, an unschedulable one, a gated one, and one of
 /// another scheduler.

@@ -11,8 +11,8 @@ use supercargo_scheduler::Input;
 use tokio_util::sync::CancellationToken;
 
 use super::{Forward, Informers};
-use crate::owner::Mailbox;
 use supercargo_codec::ObjectKind;
+use supercargo_owner::owner::Mailbox;
 
 /// First delay between discovery requests that fail; doubles with each failure.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ impl WantedResource {
         is_name.then(|| Self { name: name.clone(), group, version, plural })
     }
 
-    pub(super) fn group_version(&self) -> String {
+    pub(crate) fn group_version(&self) -> String {
         let Self { group, version, .. } = self;
         if group.is_empty() { version.clone() } else { format!("{group}/{version}") }
     }

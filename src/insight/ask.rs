@@ -30,9 +30,9 @@ use super::remote::{Remote, Way};
 use super::watch::{PERIOD, Screen};
 use crate::cli::output;
 use crate::informers::{Informers, kinds};
-use crate::options::scheduler_options;
-use crate::owner::{Mailbox, Message};
 use crate::run::{reading_client, stop_signal};
+use supercargo_owner::options::scheduler_options;
+use supercargo_owner::owner::{Mailbox, Message};
 
 /// A command that asks a question.
 #[derive(Debug, Args)]

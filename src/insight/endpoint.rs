@@ -32,10 +32,10 @@ use super::resilience::Resilience;
 use super::timeline::TimelineQuestion;
 use super::what_if::WhatIfQuestion;
 use super::why::WhyQuestion;
-use crate::options::scheduler_options;
-use crate::owner::Mailbox;
 use crate::reload::Generation;
 use supercargo_config::{Catalog, Config};
+use supercargo_owner::options::scheduler_options;
+use supercargo_owner::owner::Mailbox;
 
 /// The path of the questions, which end with the name of one.
 pub(crate) const PATH: &str = "/insight/";

@@ -15,7 +15,7 @@ use supercargo_scheduler::record::{ReplayError, restore};
 use super::progress::Deadline;
 use super::question::{LONG, State};
 use crate::cli::output::print_error;
-use crate::options::scheduler_options;
+use supercargo_owner::options::scheduler_options;
 
 /// The memory limit of the log of what happened to pods, for all pods of a file.
 pub(crate) const TIMELINE_MEMORY: usize = 1 << 30;

@@ -17,7 +17,7 @@ use supercargo_report::UID_OF_MANIFEST;
 use super::manifest::Subject;
 use super::progress::Deadline;
 use crate::informers::kinds;
-use crate::options::scheduler_options;
+use supercargo_owner::options::scheduler_options;
 
 /// How long an answer may take.
 pub(super) const SHORT: Duration = Duration::from_secs(30);

@@ -33,8 +33,8 @@ use super::seeks::Seeks;
 use super::{PATH, data, endpoint, files};
 use crate::insight::endpoint::Insight;
 use crate::insight::{Files, open_record};
-use crate::owner::{Mailbox, Message};
 use crate::reload::Generation;
+use supercargo_owner::owner::{Mailbox, Message};
 
 /// The bars of the drawing above the scrub bar.
 const BARS: usize = 120;

@@ -8,13 +8,13 @@ use supercargo_framework::{Now, PodInfo};
 use supercargo_scheduler::{Effect, Input, NoCalls, Notification, Scheduler, Unobserved};
 
 use super::{ResourceStats, spec, write_queue};
-use crate::backlog::Backlog;
-use crate::gauge::{EventGauges, Gauge};
 use crate::informers::{Informers, kinds};
-use crate::options::scheduler_options;
-use crate::owner::{Mailbox, Message};
 use supercargo_client::testing::answering_client;
 use supercargo_config::{Catalog, Config};
+use supercargo_owner::backlog::Backlog;
+use supercargo_owner::gauge::{EventGauges, Gauge};
+use supercargo_owner::options::scheduler_options;
+use supercargo_owner::owner::{Mailbox, Message};
 use supercargo_telemetry::metrics::{Metrics, Requests, Text};
 
 /// A scheduler whose bindings succeed, and its metrics.

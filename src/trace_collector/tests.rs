@@ -10,8 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
-use crate::options::scheduler_options;
 use supercargo_config::Catalog;
+use supercargo_owner::options::scheduler_options;
 use supercargo_telemetry::metrics::Metrics;
 use supercargo_telemetry::traces::{Traced, traced};
 

@@ -62,7 +62,14 @@ pub(super) fn compared(
         let mut found = Vec::new();
         compare(step, "", &theirs, &ours, &mut found);
         let (mut ends, mut is_covered, mut times) = (false, false, BTreeMap::<usize, u64>::new());
+        let mut other_messages = BTreeSet::new();
         found.retain(|difference| {
+            // A condition whose message stays is not written again.
+            if let Some(condition) = difference.path.strip_suffix(".observedGeneration")
+                && other_messages.contains(condition)
+            {
+                return false;
+            }
             let excuse = meant.excuse(difference).filter(|entry| {
                 let times = times.entry(*entry).or_default();
                 // A move is among those of entities, too.
@@ -70,6 +77,7 @@ pub(super) fn compared(
                 meant.0[*entry].limit(&ours).is_none_or(|limit| *times <= limit)
             });
             if let Some(entry) = excuse {
+                other_messages.extend(difference.path.strip_suffix(".message").map(str::to_owned));
                 comparison.used.insert(entry);
                 ends |= meant.0[entry].ends;
                 is_covered |= meant.0[entry].covers_step;

@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use supercargo::options::scheduler_options;
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::objects::{ObjectBody as _, ResourceClaim};
 use supercargo_framework::{Context, Feature, Now, Timestamp, Uid};
+use supercargo_owner::options::scheduler_options;
 use supercargo_scheduler::{Input, Place, Scheduler};
 
 use self::calls::lock;

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use supercargo::options::scheduler_options;
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::Now;
 use supercargo_framework::testing::{node, pod};
+use supercargo_owner::options::scheduler_options;
 use supercargo_scheduler::{Effect, Input, NoCalls, Notification, Scheduler};
 
 fn profile(name: &str) -> Config {

@@ -69,7 +69,8 @@ fn check() -> Step {
 
 /// Packages whose behaviour another package tests.
 const TESTED_BY: &[(&str, &str)] = &[
-    ("supercargo-devices", "supercargo-plugins"),
+    ("supercargo-devices", "supercargo-dynamic-resources"),
+    ("supercargo-dynamic-resources", "supercargo-plugins"),
     ("supercargo-evaluation", "supercargo-scheduler"),
     ("supercargo-runtime", "supercargo-scheduler"),
     ("supercargo-volume-plugins", "supercargo-plugins"),

@@ -17,6 +17,7 @@ const PURE: &[(&str, &[&str])] = &[
         "supercargo-devices",
         &["rustc-hash", "serde_json", "smallvec", "supercargo-cel", "supercargo-framework", "thiserror"],
     ),
+    ("supercargo-dynamic-resources", &["serde", "serde_json", "supercargo-devices", "supercargo-framework"]),
     (
         "supercargo-evaluation",
         &[
@@ -43,7 +44,7 @@ const PURE: &[(&str, &[&str])] = &[
             "serde",
             "serde_json",
             "smallvec",
-            "supercargo-devices",
+            "supercargo-dynamic-resources",
             "supercargo-framework",
             "supercargo-volume-plugins",
         ],
@@ -163,13 +164,32 @@ const OURS: &[(&str, &[&str])] = &[
     ("supercargo-cel", &[]),
     ("supercargo-client", &["codec", "framework"]),
     ("supercargo-codec", &["framework"]),
-    ("supercargo-config", &["cel", "devices", "framework", "plugins", "volume-plugins"]),
+    ("supercargo-config", &["cel", "devices", "dynamic-resources", "framework", "plugins", "volume-plugins"]),
     ("supercargo-controlplane", &[]),
     ("supercargo-devices", &["cel", "framework"]),
+    ("supercargo-dynamic-resources", &["cel", "devices", "framework"]),
     ("supercargo-evaluation", &["framework", "queue", "runtime"]),
     ("supercargo-framework", &[]),
+    (
+        "supercargo-owner",
+        &[
+            "cel",
+            "client",
+            "codec",
+            "config",
+            "devices",
+            "dynamic-resources",
+            "evaluation",
+            "framework",
+            "plugins",
+            "queue",
+            "runtime",
+            "scheduler",
+            "volume-plugins",
+        ],
+    ),
     ("supercargo-page", &[]),
-    ("supercargo-plugins", &["cel", "devices", "framework", "volume-plugins"]),
+    ("supercargo-plugins", &["cel", "devices", "dynamic-resources", "framework", "volume-plugins"]),
     ("supercargo-queue", &["framework", "runtime"]),
     (
         "supercargo-report",
@@ -185,6 +205,7 @@ const OURS: &[(&str, &[&str])] = &[
             "codec",
             "config",
             "devices",
+            "dynamic-resources",
             "framework",
             "plugins",
             "runtime",
@@ -205,16 +226,16 @@ const MUTATIONS: &[(&str, &[&str])] = &[
     // A collector of traces is not part of the cluster.
     ("crates/telemetry/src/traces/exporter.rs", &["Request::post"]),
     // Plugins choose the method of their own requests.
-    ("src/binder.rs", &["Method::POST", "Method::from_bytes"]),
+    ("crates/owner/src/binder.rs", &["Method::POST", "Method::from_bytes"]),
     // A review changes nothing.
     ("src/check/permissions.rs", &["Method::POST"]),
     // Only the demo's own cluster.
     ("src/demo/driver.rs", &["Method::PATCH", "Method::POST"]),
-    ("src/events.rs", &["Method::PATCH", "Method::POST"]),
+    ("crates/owner/src/events.rs", &["Method::PATCH", "Method::POST"]),
     // Extenders are not part of the cluster.
-    ("src/extender.rs", &["Request::post"]),
-    ("src/preemptor.rs", &["Method::DELETE", "Method::PATCH"]),
-    ("src/status_writer.rs", &["Method::PATCH"]),
+    ("crates/owner/src/extender.rs", &["Request::post"]),
+    ("crates/owner/src/preemptor.rs", &["Method::DELETE", "Method::PATCH"]),
+    ("crates/owner/src/status_writer.rs", &["Method::PATCH"]),
 ];
 
 /// The words that a change of the cluster is written with.
@@ -236,8 +257,8 @@ const MUTATING_WORDS: &[&str] = &[
 /// The plugins that send requests, or have them sent.
 const API_CALLS: &[&str] = &[
     "plugins/src/default_binder.rs",
-    "plugins/src/dynamic_resources/pre_bind.rs",
-    "plugins/src/dynamic_resources/release.rs",
+    "plugins/dynamic-resources/src/pre_bind.rs",
+    "plugins/dynamic-resources/src/release.rs",
     "plugins/volumes/src/volume_binding/pre_bind.rs",
 ];
 
@@ -298,7 +319,7 @@ const FIXED_HASHES: &[(&str, &[&str])] = &[
             "crates/framework/src/hash_seed.rs",
             "crates/framework/src/node.rs",
             "plugins/src/default_preemption.rs",
-            "plugins/src/dynamic_resources/write.rs",
+            "plugins/dynamic-resources/src/write.rs",
         ],
     ),
 ];

@@ -228,7 +228,7 @@ impl Shared {
 
     fn allocatable(&mut self, amounts: &Pairs<'_>) -> Result<Arc<Resource>, FieldError> {
         let list = self.common.resource_list(amounts, format_args!("status.allocatable"))?;
-        let resource = Resource::of(list.iter().map(|(name, amount)| (name, *amount)));
+        let resource = Resource::of_node(list.iter().map(|(name, amount)| (name, *amount)));
         Ok(share(&mut self.resources, resource))
     }
 

@@ -91,8 +91,25 @@ impl Resource {
         resource
     }
 
+    /// What a node offers. Unlike other vectors it keeps extended resources with the amount 0:
+    /// upstream's plugins distinguish them from resources that the node does not report.
+    pub fn of_node<'a>(amounts: impl IntoIterator<Item = (&'a Arc<str>, i64)>) -> Self {
+        let mut resource = Self::default();
+        resource.set_each(amounts, names::is_of_devices);
+        resource
+    }
+
     /// Sets resources by their API names, as [`Resource::set`] does one after the other.
     pub fn set_all<'a>(&mut self, amounts: impl IntoIterator<Item = (&'a Arc<str>, i64)>) {
+        self.set_each(amounts, |_| false);
+    }
+
+    /// `keeps_zero` says which scalar resources remain with the amount 0.
+    fn set_each<'a>(
+        &mut self,
+        amounts: impl IntoIterator<Item = (&'a Arc<str>, i64)>,
+        keeps_zero: impl Fn(&str) -> bool,
+    ) {
         let known = self.scalars.len();
         for (name, amount) in amounts {
             if names::is_basic(name) {
@@ -106,7 +123,7 @@ impl Resource {
             self.scalars.reverse();
             self.scalars.sort_by(|a, b| a.0.cmp(&b.0));
             self.scalars.dedup_by(|earlier, last| earlier.0 == last.0);
-            self.scalars.retain(|(_, amount)| *amount != 0);
+            self.scalars.retain(|(name, amount)| *amount != 0 || keeps_zero(name));
         }
     }
 
@@ -129,6 +146,12 @@ impl Resource {
     /// The amount of a scalar resource.
     pub fn scalar(&self, name: &str) -> i64 {
         self.position(name).map_or(0, |i| self.scalars[i].1)
+    }
+
+    /// Whether a node reports this scalar resource, with whatever amount: see
+    /// [`Resource::of_node`].
+    pub fn reports(&self, name: &str) -> bool {
+        self.position(name).is_ok()
     }
 
     /// Sets a resource by its API name. As upstream, names that are not counted are ignored.
@@ -255,6 +278,17 @@ mod tests {
             expected.set(name, *amount);
         }
         assert_eq!(all_at_once, expected);
+    }
+
+    #[test]
+    fn nodes_keep_extended_resources_that_they_have_none_of() {
+        let list: Vec<(Arc<str>, i64)> =
+            [("a.com/gpu", 0), ("a.com/tpu", 1), ("hugepages-1Gi", 0)].map(|(n, a)| (n.into(), a)).into();
+        let amounts = || list.iter().map(|(name, amount)| (name, *amount));
+        let reported =
+            |resource: &Resource| list.iter().map(|(name, _)| resource.reports(name)).collect::<Vec<_>>();
+        assert_eq!(reported(&Resource::of_node(amounts())), [true, true, false]);
+        assert_eq!(reported(&Resource::of(amounts())), [false, true, false]);
     }
 
     #[test]

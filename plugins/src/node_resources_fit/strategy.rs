@@ -64,8 +64,8 @@ impl Strategy {
     }
 
     /// What is scored.
-    pub(super) fn resources(&self) -> impl Iterator<Item = &ScoredResource> {
-        self.resources.iter().map(|(resource, _)| resource)
+    pub(super) fn scalar_names(&self) -> impl Iterator<Item = &str> {
+        self.resources.iter().filter_map(|(resource, _)| resource.scalar_name())
     }
 
     /// The same for all nodes; `false` if the columns do not suffice.

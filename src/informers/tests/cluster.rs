@@ -26,18 +26,18 @@ use tower::BoxError;
 use tower::util::ServiceExt as _;
 
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
-use crate::binder::Binder;
-use crate::effects::EffectHandler;
-use crate::events::Writer;
-use crate::extender::HttpExtenders;
-use crate::options::scheduler_options;
-use crate::owner::{CarryOut as _, Mailbox, Message};
-use crate::preemptor::Preemptor;
-use crate::status_writer::StatusWriter;
 use supercargo_client::api::Api;
 use supercargo_client::host::Host;
 use supercargo_codec::{NodeKind, PodKind};
 use supercargo_config::{Catalog, Config};
+use supercargo_owner::binder::Binder;
+use supercargo_owner::effects::EffectHandler;
+use supercargo_owner::events::Writer;
+use supercargo_owner::extender::HttpExtenders;
+use supercargo_owner::options::scheduler_options;
+use supercargo_owner::owner::{CarryOut as _, Mailbox, Message};
+use supercargo_owner::preemptor::Preemptor;
+use supercargo_owner::status_writer::StatusWriter;
 
 const DEVICES: &str = "/apis/resource.k8s.io/";
 

@@ -18,7 +18,7 @@ use tower::util::ServiceExt as _;
 
 use super::super::{Informers, WantedResource, kinds};
 use super::cluster::Link;
-use crate::owner::{Mailbox, Message};
+use supercargo_owner::owner::{Mailbox, Message};
 
 const WIDGETS: Text = Text::Static("widgets.v1.example.com");
 

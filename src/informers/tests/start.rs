@@ -16,10 +16,10 @@ use tower::util::ServiceExt as _;
 
 use super::super::{Informers, cache_handler, node_handler, queue_handler};
 use super::cluster::{Link, PODS};
-use crate::options::scheduler_options;
-use crate::owner::{Mailbox, Message};
 use supercargo_client::host::{Clock as _, SystemClock};
 use supercargo_config::{Catalog, Config};
+use supercargo_owner::options::scheduler_options;
+use supercargo_owner::owner::{Mailbox, Message};
 
 const WAITING: usize = 10_000;
 const NODES: usize = 20;

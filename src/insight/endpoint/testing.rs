@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::Insight;
-use crate::options::scheduler_options;
-use crate::owner::{Mailbox, Message};
 use crate::reload::Generation;
+use supercargo_owner::options::scheduler_options;
+use supercargo_owner::owner::{Mailbox, Message};
 
 pub(crate) fn insight(mailbox: Mailbox) -> Arc<Insight> {
     let config = Config::default_with(&Catalog::in_tree()).unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use supercargo::owner::{CarryOut, Owner};
+use supercargo_owner::owner::{CarryOut, Owner};
 use supercargo_scheduler::Effect;
 
 use crate::machine::cpu_time;

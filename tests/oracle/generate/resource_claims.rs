@@ -328,8 +328,12 @@ impl Generator<'_> {
                 .unwrap_or(&("example.com/attached", "True"));
             device["conditions"] = json!([{
                 "type": kind, "status": status, "reason": "Reported", "message": "as \"seen\"",
-                "lastTransitionTime": "2000-01-01T00:00:00Z",
+                "lastTransitionTime": self.random.pick(&["2000-01-01T00:00:00Z", "2000-01-01T00:01:00Z"]),
             }]);
+            // The scheduler does not read it, but notices the change.
+            if self.random.chance(30) {
+                device["networkData"] = json!({ "interfaceName": self.random.pick(&["eth0", "eth1"]) });
+            }
             devices.push(device);
         }
         if !devices.is_empty() {

@@ -80,7 +80,7 @@ pub fn node(name: &str) -> NodeBuilder {
         conditions: Vec::new(),
         taints: Vec::new(),
         images: Vec::new(),
-        allocatable: Resource::default(),
+        allocatable: Vec::new(),
     }
     .allocatable("cpu", "4")
     .allocatable("memory", "32Gi")
@@ -330,7 +330,7 @@ pub struct NodeBuilder {
     conditions: Vec<(Arc<str>, Arc<str>)>,
     taints: Vec<Taint>,
     images: Vec<NodeImage>,
-    allocatable: Resource,
+    allocatable: Vec<(Arc<str>, i64)>,
 }
 
 impl NodeBuilder {
@@ -344,7 +344,8 @@ impl NodeBuilder {
         node.conditions = conditions.into();
         node.taints = taints.into();
         node.images = images.into();
-        node.allocatable = Arc::new(allocatable);
+        let allocatable = allocatable.iter().map(|(name, amount)| (name, *amount));
+        node.allocatable = Arc::new(Resource::of_node(allocatable));
         node
     }
 
@@ -389,9 +390,9 @@ impl NodeBuilder {
         self
     }
 
-    /// An allocatable resource.
+    /// An allocatable resource. Of several amounts the last counts.
     pub fn allocatable(mut self, name: &str, quantity: &str) -> Self {
-        self.allocatable.set(&Arc::from(name), amount(name, quantity));
+        self.allocatable.push((name.into(), amount(name, quantity)));
         self
     }
 

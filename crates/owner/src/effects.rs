@@ -9,12 +9,17 @@ use crate::preemptor::Preemptor;
 use crate::status_writer::Patches;
 
 /// The components that carry out effects.
-pub(crate) struct EffectHandler {
-    pub(crate) runtime: tokio::runtime::Handle,
-    pub(crate) binder: Binder,
-    pub(crate) preemptor: Preemptor,
-    pub(crate) recorder: Recorder,
-    pub(crate) patches: Patches,
+pub struct EffectHandler {
+    /// Where the components run.
+    pub runtime: tokio::runtime::Handle,
+    /// Prepares and binds pods.
+    pub binder: Binder,
+    /// Evicts pods.
+    pub preemptor: Preemptor,
+    /// Writes events.
+    pub recorder: Recorder,
+    /// Patches statuses of pods and groups.
+    pub patches: Patches,
 }
 
 impl CarryOut for EffectHandler {

@@ -100,24 +100,26 @@ impl fmt::Display for Patch {
 
 /// Sends patches to the writer. Never blocks.
 #[derive(Clone)]
-pub(crate) struct Patches {
+pub struct Patches {
     messages: mpsc::UnboundedSender<WriterMessage>,
     held: Gauge,
 }
 
 impl Patches {
-    pub(crate) fn send(&self, patch: StatusPatch) {
+    /// Queues a patch of a pod's status.
+    pub fn send(&self, patch: StatusPatch) {
         // The writer ends only with the process.
         let _ = self.messages.send(WriterMessage::Patch(Patch::Pod(patch)));
     }
 
-    pub(crate) fn send_group(&self, patch: GroupPatch) {
+    /// Queues a patch of a PodGroup's status.
+    pub fn send_group(&self, patch: GroupPatch) {
         // The same.
         let _ = self.messages.send(WriterMessage::Patch(Patch::Group(patch)));
     }
 
     /// Number of pods with a patch that is queued or in flight.
-    pub(crate) fn gauge(&self) -> Gauge {
+    pub fn gauge(&self) -> Gauge {
         self.held.clone()
     }
 
@@ -125,7 +127,7 @@ impl Patches {
     ///
     /// Called before a pod is bound: the status of an earlier attempt must not arrive after the
     /// binding. Takes effect at the call, not when the future is polled.
-    pub(crate) fn settle(&self, uid: &Uid) -> impl Future<Output = ()> + Send + use<> {
+    pub fn settle(&self, uid: &Uid) -> impl Future<Output = ()> + Send + use<> {
         let (done, settled) = oneshot::channel();
         let _ = self.messages.send(WriterMessage::Settle { uid: uid.clone(), done });
         async move {
@@ -147,7 +149,7 @@ struct PodWrites {
 }
 
 /// Writes patches.
-pub(crate) struct StatusWriter {
+pub struct StatusWriter {
     api: Api,
     messages: mpsc::UnboundedReceiver<WriterMessage>,
     /// Pods with a patch that is queued or in flight.
@@ -159,7 +161,8 @@ pub(crate) struct StatusWriter {
 }
 
 impl StatusWriter {
-    pub(crate) fn new(api: Api) -> (Patches, Self) {
+    /// What sends patches to the writer, and the writer.
+    pub fn new(api: Api) -> (Patches, Self) {
         let (sender, messages) = mpsc::unbounded_channel();
         let (pods, ready, held) = (HashMap::new(), VecDeque::new(), Gauge::default());
         let patches = Patches { messages: sender, held: held.clone() };
@@ -167,7 +170,7 @@ impl StatusWriter {
     }
 
     /// Writes until all senders are gone, and then flushes.
-    pub(crate) async fn run(mut self) {
+    pub async fn run(mut self) {
         let mut open = true;
         while open || !self.writes.is_empty() {
             self.held.set(self.pods.len());
@@ -268,7 +271,7 @@ fn merge(waiting: &mut StatusPatch, later: StatusPatch) {
 }
 
 /// Writes a patch at once, without regard to others.
-pub(crate) async fn write_now(api: &Api, patch: &StatusPatch) {
+pub async fn write_now(api: &Api, patch: &StatusPatch) {
     write(api, &Patch::Pod(patch.clone()), &CancellationToken::new()).await;
 }
 

@@ -39,7 +39,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Carries out bindings.
 #[derive(Clone)]
-pub(crate) struct Binder {
+pub struct Binder {
     api: Api,
     mailbox: Mailbox,
     extenders: HttpExtenders,
@@ -50,29 +50,30 @@ pub(crate) struct Binder {
 }
 
 impl Binder {
-    pub(crate) fn new(api: Api, mailbox: Mailbox, extenders: HttpExtenders) -> Self {
+    /// A binder whose results go to the owner.
+    pub fn new(api: Api, mailbox: Mailbox, extenders: HttpExtenders) -> Self {
         let in_flight = Arc::new(Semaphore::new(BINDINGS_IN_FLIGHT));
         let backlog = Backlog::new(mailbox.clone());
         Self { api, mailbox, extenders, in_flight, backlog, pre_binding: Arc::default() }
     }
 
     /// Whether more bindings may start: not while too many wait for the API server.
-    pub(crate) fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.backlog.has_room()
     }
 
     /// Whether requests may be sent now: not while the fence is closed.
-    pub(crate) fn may_write(&self) -> bool {
+    pub fn may_write(&self) -> bool {
         self.api.may_send().is_ok()
     }
 
     /// The bindings that wait for the API server.
-    pub(crate) fn backlog(&self) -> Backlog {
+    pub fn backlog(&self) -> Backlog {
         self.backlog.clone()
     }
 
     /// Runs the groups in sequence and the plugins of a group concurrently, until one fails.
-    pub(crate) fn pre_bind(&self, pod: &Arc<PodInfo>, groups: Vec<Vec<PreBindWork>>) {
+    pub fn pre_bind(&self, pod: &Arc<PodInfo>, groups: Vec<Vec<PreBindWork>>) {
         let token = CancellationToken::new();
         self.pre_binding.lock().insert(pod.uid.clone(), token.clone());
         let (binder, uid) = (self.clone(), pod.uid.clone());
@@ -84,7 +85,7 @@ impl Binder {
     }
 
     /// Cancels PreBind of a pod.
-    pub(crate) fn cancel_pre_bind(&self, uid: &Uid) {
+    pub fn cancel_pre_bind(&self, uid: &Uid) {
         if let Some(token) = self.pre_binding.lock().get(uid) {
             token.cancel();
         }
@@ -95,7 +96,7 @@ impl Binder {
     /// Waits until the pod's status patches have `settled`: a patch of an earlier attempt must not
     /// mark a bound pod as unschedulable. PreBind does not wait, because the patch with the
     /// nominated node is sent right before it.
-    pub(crate) fn bind(
+    pub fn bind(
         &self,
         pod: Arc<PodInfo>,
         node: Arc<str>,
@@ -126,7 +127,7 @@ impl Binder {
     }
 
     /// Reads the pod's node from the API server. Without a resourceVersion this is a quorum read.
-    pub(crate) fn read(&self, pod: PodKey, uid: Uid) {
+    pub fn read(&self, pod: PodKey, uid: Uid) {
         let binder = self.clone();
         tokio::spawn(async move {
             let path = pod_path(&pod, "");
@@ -148,7 +149,7 @@ impl Binder {
 
     /// Sends a request that writes an object of this kind, and then another one.
     /// A pod for which it is learns when that is over.
-    pub(crate) fn write(
+    pub fn write(
         &self,
         resource: Text,
         call: ApiCall,

@@ -25,6 +25,8 @@ use super::write::{Consumer, Written, claims_path, path_of};
 /// How often a write is tried that meets a conflict, and how long it waits between.
 const TRIES: usize = 5;
 const RETRY_DELAY: Duration = Duration::from_millis(10);
+/// Milliseconds between attempts to patch the pod: upstream's default backoff.
+const PATCH_DELAYS: [u64; 3] = [10, 50, 250];
 /// How often claims are looked at that do not change, as upstream.
 const CHECK_PERIOD: Duration = Duration::from_secs(5);
 
@@ -177,7 +179,16 @@ async fn patch_pod(
     let patch = json!({ "status": { "extendedResourceClaimStatus": status } });
     let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
     let call = ApiCall::request("PATCH", path, "application/strategic-merge-patch+json", patch);
-    let answer = cx.call(call).await;
+    let mut delays = PATCH_DELAYS.iter();
+    let answer = loop {
+        let answer = cx.call(call.clone()).await;
+        let transient =
+            |error: &ApiError| matches!(error.certainty, Certainty::Conflict | Certainty::Unknown);
+        match delays.next().filter(|_| answer.as_ref().is_err_and(transient)) {
+            Some(delay) => cx.sleep(Duration::from_millis(*delay)).await,
+            None => break answer,
+        }
+    };
     answer.map_err(|error| format!("update pod {pod} ExtendedResourceClaimStatus: {error}")).map(drop)
 }
 

@@ -9,10 +9,13 @@ mod caching;
 mod claims;
 mod devices;
 mod extended;
+pub mod extended_resources;
 mod hint;
 mod post_filter;
 mod pre_bind;
 mod release;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -40,8 +43,7 @@ use supercargo_framework::{
 
 use self::args::Args;
 use self::claims::body;
-pub(crate) use self::devices::Devices;
-use self::devices::Position;
+use self::devices::{Devices, Position};
 use self::extended::{Created, ExtendedResources, Variant};
 
 /// The plugin's name.
@@ -72,7 +74,7 @@ struct DynamicResources {
 }
 
 /// Builds the plugin.
-pub(crate) fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
+pub fn from_args(args: &Value, features: &Features) -> Result<Arc<dyn Plugin>, ArgsError> {
     let of_allocator = supercargo_devices::Features::of(features);
     let with_rules = of_allocator.device_taints && features.enabled(Feature::DRADeviceTaintRules);
     Ok(Arc::new(DynamicResources {

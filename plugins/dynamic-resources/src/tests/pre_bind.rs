@@ -16,8 +16,8 @@ use supercargo_framework::testing::pod;
 use supercargo_framework::{NodeRecord, Text, Timestamp, Uid};
 
 use super::*;
-use crate::dynamic_resources::pre_bind::{OfGroup, Work, run};
-use crate::dynamic_resources::write::{self, Consumer};
+use crate::pre_bind::{OfGroup, Work, run};
+use crate::write::{self, Consumer};
 
 const CLAIM: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c";
 
@@ -85,7 +85,7 @@ impl BindingCalls for Script {
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<()> {
-        assert_eq!(duration, Duration::from_millis(10));
+        assert!(duration <= Duration::from_millis(250));
         Box::pin(std::future::ready(()))
     }
 }
@@ -110,7 +110,7 @@ pub(super) fn bind_member(
     timeout: Option<Duration>,
     group: Option<OfGroup>,
 ) -> Result<(), String> {
-    let is_free = crate::dynamic_resources::body(&claim).allocation.is_none();
+    let is_free = crate::body(&claim).allocation.is_none();
     let reserved = is_free.then(|| Arc::new(write::allocated(&claim, allocation("gpu-0"))));
     let work = Work {
         pod: Consumer::of(&pod("p").build()),
@@ -256,7 +256,7 @@ fn claims_that_changed_meanwhile_end_the_binding() {
         ),
     ] {
         // A claim that the informer shows as allocated has it in the API, too.
-        let claim = match crate::dynamic_resources::body(&claim).allocation {
+        let claim = match crate::body(&claim).allocation {
             None => claim,
             Some(_) => with_allocation_in_api(claim),
         };
@@ -267,7 +267,7 @@ fn claims_that_changed_meanwhile_end_the_binding() {
 }
 
 fn with_allocation_in_api(claim: Object) -> Object {
-    let mut body = crate::dynamic_resources::body(&claim).clone();
+    let mut body = crate::body(&claim).clone();
     let mut raw = Value::clone(&body.raw);
     raw["status"] = json!({"allocation": {"devices": {}}});
     body.raw = Arc::new(raw);

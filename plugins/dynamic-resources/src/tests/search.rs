@@ -8,7 +8,6 @@ use supercargo_framework::testing::{Driver, node, node_info, nodes, pod};
 use supercargo_framework::{Code, Context, CycleState, Now, Status};
 
 use super::*;
-use crate::dynamic_resources::NAME;
 use crate::testing::driver_with_args;
 
 /// The verdict on a node with nine devices for a claim of this many and then as many again.
@@ -36,7 +35,7 @@ fn verdict_with(objects: &Objects, args: &Value) -> Status {
     let rare = RareSpec { resource_claims: Box::new([entry]), ..RareSpec::default() };
     let pod = pod("p").with_spec(|spec| spec.rare = Some(Box::new(rare))).build();
     let cluster = nodes([node_info(node("n").build(), [])]);
-    driver_with_args(NAME, args.clone()).verdicts(&pod, &cluster, objects).remove(0)
+    driver_with_args(args.clone()).verdicts(&pod, &cluster, objects).remove(0)
 }
 
 #[test]
@@ -87,7 +86,7 @@ fn attempt(hostile: Hostile, plugin: &Driver, count: usize) -> Vec<Status> {
 
 #[test]
 fn searches_on_all_nodes_together_end_with_the_attempts_budget() {
-    let plugin = driver_with_args(NAME, json!({"filterTimeout": "0s"}));
+    let plugin = driver_with_args(json!({"filterTimeout": "0s"}));
     for (hostile, expected) in [
         (
             Hostile::Selector,
@@ -112,7 +111,7 @@ fn searches_on_all_nodes_together_end_with_the_attempts_budget() {
 
 #[test]
 fn a_request_without_devices_takes_no_long_search() {
-    let plugin = driver_with_args(NAME, json!({}));
+    let plugin = driver_with_args(json!({}));
     let verdicts = attempt(Hostile::Hopeless, &plugin, 5_000);
     assert_eq!(verdicts.len(), 5_000);
     assert!(verdicts.iter().all(|verdict| verdict.code() == Code::UnschedulableAndUnresolvable));

@@ -23,7 +23,6 @@ use supercargo_framework::testing::{node, pod};
 use supercargo_framework::{Context, CycleState, NodeInfo, NodeRecord, Nodes, Now, PodInfo};
 
 use super::*;
-use crate::dynamic_resources::NAME;
 use crate::testing::driver;
 
 const CLAIMS: usize = 4;
@@ -180,7 +179,7 @@ fn history() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #[test]
     fn kept_answers_equal_those_of_a_new_cycle(steps in history()) {
-        replay(&driver(NAME).points, &pods(), steps).map_err(|it| TestCaseError::fail(it.to_string()))?;
+        replay(&driver().points, &pods(), steps).map_err(|it| TestCaseError::fail(it.to_string()))?;
     }
 }
 
@@ -211,8 +210,8 @@ fn histories_show_whether_devices_are_followed() {
     let (mut reused, mut found) = (0, 0);
     for _ in 0..100 {
         let steps = history().new_tree(&mut runner).unwrap().current();
-        reused += replay(&driver(NAME).points, &pods(), steps.clone()).unwrap();
-        let mut deaf = driver(NAME).points.clone();
+        reused += replay(&driver().points, &pods(), steps.clone()).unwrap();
+        let mut deaf = driver().points.clone();
         deaf.incremental = Some(Arc::new(Deaf));
         found += usize::from(replay(&deaf, &pods(), steps).is_err());
     }
@@ -221,7 +220,7 @@ fn histories_show_whether_devices_are_followed() {
 
 #[test]
 fn a_change_in_the_pool_of_a_node_alters_answers_about_this_node() {
-    let plugin = driver(NAME);
+    let plugin = driver();
     let mut objects = Objects::default();
     for object in [class(), claim("c0", |_| {}), slice("s", &["gpu-0"], 1)] {
         objects.insert(object.into());
@@ -230,7 +229,7 @@ fn a_change_in_the_pool_of_a_node_alters_answers_about_this_node() {
     let incremental = plugin.points.incremental.clone().unwrap();
     let mut changed = |objects: &Objects| {
         let cx = Context::new(&nodes, objects, &[], Now::default());
-        if state.read::<crate::dynamic_resources::Found>().is_none() {
+        if state.read::<crate::Found>().is_none() {
             plugin.points.pre_filter.as_ref().unwrap().pre_filter(&cx, &mut state, &pod);
         }
         incremental.objects_changed(&cx, &mut state, &pod)
@@ -250,7 +249,7 @@ fn a_change_in_the_pool_of_a_node_alters_answers_about_this_node() {
 
 #[test]
 fn pods_share_answers_if_their_claims_request_the_same() {
-    let plugin = driver(NAME);
+    let plugin = driver();
     let sign = |change: fn(&mut ResourceClaim)| {
         let mut objects = Objects::default();
         objects.insert(claim("c0", change).into());

@@ -154,10 +154,12 @@ impl NewClaim {
         has_claims: bool,
         demand: impl FnOnce(&Arc<Object>) -> Demand,
     ) -> Result<Option<Arc<Variant>>, Status> {
-        let is_offered = |wanted: &Wanted| node.allocatable.scalar(&wanted.name) != 0;
-        if self.wanted.iter().any(|wanted| wanted.class.is_none() && !is_offered(wanted)) {
+        let is_missing = |it: &Wanted| it.class.is_none() && !node.allocatable.reports(&it.name);
+        if self.wanted.iter().any(is_missing) {
             return Err(Status::unresolvable("cannot fit resource"));
         }
+        // NodeResourcesFit decides about what has no class.
+        let is_offered = |it: &Wanted| it.class.is_none() || node.allocatable.scalar(&it.name) != 0;
         if !has_claims && self.wanted.iter().all(is_offered) {
             return Ok(None);
         }

@@ -25,7 +25,7 @@ const LONGEST_INTAKE: Duration = Duration::from_millis(20);
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 /// A message to the owner.
-pub(crate) enum Message {
+pub enum Message {
     /// An input for the scheduler.
     Input(Box<Input>),
     /// A plugin waits for a condition on the cluster state.
@@ -58,7 +58,7 @@ pub(crate) enum Message {
 
 /// Why profiles were not replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum ReconfigureError {
+pub enum ReconfigureError {
     /// The new profiles are invalid.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -68,26 +68,27 @@ pub(crate) enum ReconfigureError {
 }
 
 /// Reads the scheduler and sends the result to the caller.
-pub(crate) type Question = Box<dyn FnOnce(&Scheduler) + Send>;
+pub type Question = Box<dyn FnOnce(&Scheduler) + Send>;
 
 /// Sends messages to the owner. Never blocks.
 #[derive(Clone)]
-pub(crate) struct Mailbox(Sender<Message>);
+pub struct Mailbox(Sender<Message>);
 
 impl Mailbox {
-    pub(crate) fn new() -> (Self, Receiver<Message>) {
+    /// A mailbox, and what the owner receives from.
+    pub fn new() -> (Self, Receiver<Message>) {
         let (sender, receiver) = mpsc::channel();
         (Self(sender), receiver)
     }
 
     /// Sends an input.
-    pub(crate) fn send(&self, input: Input) {
+    pub fn send(&self, input: Input) {
         self.post(Message::Input(Box::new(input)));
     }
 
     /// Runs `question` on the scheduler between two cycles. It must be fast, as scheduling waits.
     /// `None` if the owner has stopped.
-    pub(crate) async fn ask<T: Send + 'static>(
+    pub async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Scheduler) -> T + Send + 'static,
     ) -> Option<T> {
@@ -100,14 +101,14 @@ impl Mailbox {
     }
 
     /// Replaces the profiles between two cycles. A record gets the `text` of the configuration.
-    pub(crate) async fn reconfigure(&self, options: Options, text: String) -> Result<(), ReconfigureError> {
+    pub async fn reconfigure(&self, options: Options, text: String) -> Result<(), ReconfigureError> {
         let (done, answer) = oneshot::channel();
         self.post(Message::Reconfigure { options: Box::new(options), text, done });
         answer.await.unwrap_or(Err(ReconfigureError::Ended))
     }
 
     /// Sends a message. A stopped owner ignores it.
-    pub(crate) fn post(&self, message: Message) {
+    pub fn post(&self, message: Message) {
         let _ = self.0.send(message);
     }
 }
@@ -139,8 +140,10 @@ impl CarryOut for Nothing {
 }
 
 /// The scheduler, with or without a record of its calls.
-pub(crate) enum MaybeRecorded {
+pub enum MaybeRecorded {
+    /// Inputs are not kept.
     Plain(Box<Scheduler>),
+    /// A record gets each input.
     Recorded(Box<Recorded<Recorder>>),
 }
 
@@ -184,7 +187,7 @@ impl MaybeRecorded {
 }
 
 /// Stops the owner when dropped, so that its thread ends even if startup fails.
-pub(crate) struct StopOnDrop(pub(crate) Mailbox);
+pub struct StopOnDrop(pub Mailbox);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
@@ -227,7 +230,8 @@ pub struct Owner {
 }
 
 impl Owner {
-    pub(crate) fn new(
+    /// An owner that has not started.
+    pub fn new(
         scheduler: MaybeRecorded,
         messages: Receiver<Message>,
         effects: Box<dyn CarryOut>,

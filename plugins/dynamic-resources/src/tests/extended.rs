@@ -11,11 +11,10 @@ use supercargo_framework::{Code, PodInfo, Timestamp};
 
 use super::pre_bind::{Script, found, lines, now, refused, script};
 use super::*;
-use crate::dynamic_resources::NAME;
-use crate::dynamic_resources::extended::{Created, NewClaim};
-use crate::dynamic_resources::pre_bind::{Work, run};
-use crate::dynamic_resources::write::{self, Consumer};
+use crate::extended::{Created, NewClaim};
+use crate::pre_bind::{Work, run};
 use crate::testing::driver;
+use crate::write::{self, Consumer};
 
 const GPU: &str = "example.com/gpu";
 
@@ -50,7 +49,7 @@ fn verdict(pod: &PodInfo, node: NodeBuilder, more: Option<Object>) -> (Code, Str
         objects.insert(object.into());
     }
     let cluster = nodes([node_info(node.build(), [])]);
-    let status = driver(NAME).verdicts(pod, &cluster, &objects).remove(0);
+    let status = driver().verdicts(pod, &cluster, &objects).remove(0);
     (status.code(), status.message().clone())
 }
 
@@ -74,6 +73,8 @@ fn devices_provide_what_a_node_does_not_offer() {
     assert_eq!(verdict(&of(3), offers(), None), success, "the other plugin looks at what the node offers");
     let other = requesting(&[(0, false, 1)]).request("example.com/other", "1").build();
     assert_eq!(verdict(&other, node("n"), None), rejected("cannot fit resource"));
+    let none_left = node("n").allocatable("example.com/other", "0");
+    assert_eq!(verdict(&other, none_left, None), success, "the other plugin looks at what the node reports");
     let stale_claim = rejected("cannot schedule extended resource claim");
     assert_eq!(verdict(&of(1), node("n"), Some(stale("x"))), stale_claim);
 }
@@ -82,7 +83,7 @@ fn devices_provide_what_a_node_does_not_offer() {
 fn created(containers: &[Container]) -> (Vec<(String, i64)>, Vec<String>) {
     let created = new_claim(containers);
     let count = |request: &Value| request["exactly"]["count"].as_i64().unwrap();
-    let raw = &crate::dynamic_resources::body(&created.claim).raw["spec"]["devices"]["requests"];
+    let raw = &crate::body(&created.claim).raw["spec"]["devices"]["requests"];
     let requests = raw.as_array().unwrap().iter();
     (
         requests.map(|it| (it["name"].as_str().unwrap().to_owned(), count(it))).collect(),
@@ -214,10 +215,22 @@ fn a_failure_waits_for_the_claim_that_it_leaves_behind() {
         failed(vec![found(1, json!({})), broken()]),
         ("add finalizer to claim default/c: broken".to_owned(), 1)
     );
+    let claim = || [1, 2, 3].map(|version| found(version, json!({}))).to_vec();
     assert_eq!(
-        failed(vec![found(1, json!({})), found(2, json!({})), found(3, json!({})), broken()]),
+        failed([claim(), vec![refused(Certainty::Refused, "broken")]].concat()),
         ("update pod default/p ExtendedResourceClaimStatus: broken".to_owned(), 1)
     );
+    assert_eq!(failed([claim(), vec![broken(); 4]].concat()).1, 1);
+}
+
+#[test]
+fn the_pod_is_patched_again_after_a_conflict_or_an_unknown_outcome() {
+    let claim = [1, 2, 3].map(|version| found(version, json!({})));
+    let transient = [Certainty::Conflict, Certainty::Unknown, Certainty::Unknown];
+    let script =
+        script(claim.into_iter().chain(transient.map(|it| refused(it, "later"))).chain([Ok(json!({}))]));
+    assert_eq!(bind(&script), Ok(()));
+    assert_eq!(lines(&script)[3..], [PATCH; 4]);
 }
 
 #[test]

@@ -9,16 +9,15 @@ use supercargo_framework::objects::{DeviceClass, Object, ObjectBody as _};
 use supercargo_framework::resource::names;
 use supercargo_framework::{Context, CycleState, Feature, Features, NodeRecord, PodInfo};
 
-use crate::dynamic_resources::Devices;
-use crate::resource_usage::ScoredResource;
+use crate::devices::Devices;
 
 /// Whether a DeviceClass names this resource.
-pub(crate) fn is_of_devices(cx: &Context<'_>, name: &str) -> bool {
+pub fn is_of_devices(cx: &Context<'_>, name: &str) -> bool {
     cx.class_of_resource(name).is_some()
 }
 
 /// Whether the pod requests a resource that a DeviceClass names.
-pub(crate) fn requests_devices(cx: &Context<'_>, pod: &PodInfo) -> bool {
+pub fn requests_devices(cx: &Context<'_>, pod: &PodInfo) -> bool {
     let scalars = pod.spec.requests.resource.scalars();
     scalars.iter().any(|(name, amount)| *amount != 0 && is_of_devices(cx, name))
 }
@@ -29,7 +28,7 @@ const MAX_COUNTERS: usize = 64;
 /// The devices of the cluster, for scores of extended resources.
 ///
 /// It holds nothing but what follows from the objects of a scheduler.
-pub(crate) struct ScoredDevices(Mutex<Counted>);
+pub struct ScoredDevices(Mutex<Counted>);
 
 struct Counted {
     devices: Devices,
@@ -42,7 +41,7 @@ struct Classes(Arc<[(Arc<str>, Arc<Object>)]>);
 
 impl ScoredDevices {
     /// `None` if no extended resource is of devices.
-    pub(crate) fn if_enabled(features: &Features) -> Option<Self> {
+    pub fn if_enabled(features: &Features) -> Option<Self> {
         let devices = || Devices::new(supercargo_devices::Features::of(features), false);
         let is_enabled = features.enabled(Feature::DRAExtendedResource);
         is_enabled.then(|| Self(Mutex::new(Counted { devices: devices(), counters: Vec::new() })))
@@ -59,26 +58,27 @@ impl ScoredDevices {
         })
     }
 
-    /// Whether one of these resources is scored for the pod, and devices may provide it.
-    pub(crate) fn are_scored<'a>(
+    /// Whether the pod requests one of these scalar resources, which are scored, and devices may
+    /// provide it.
+    pub fn are_scored<'a>(
         cx: &Context<'_>,
         pod: &PodInfo,
-        mut scored: impl Iterator<Item = &'a ScoredResource>,
+        mut scored: impl Iterator<Item = &'a str>,
     ) -> bool {
-        scored.any(|resource| is_requested(resource, pod)) && requests_devices(cx, pod)
+        scored.any(|name| is_requested(pod, name)) && requests_devices(cx, pod)
     }
 
-    /// Prepares the scores of these resources for a pod. Does nothing if it requests none of
-    /// devices.
-    pub(crate) fn prepare<'a>(
+    /// Prepares the scores of these scalar resources for a pod. Does nothing if it requests none
+    /// of devices.
+    pub fn prepare<'a>(
         &self,
         cx: &Context<'_>,
         state: &mut CycleState,
         pod: &PodInfo,
-        mut scored: impl Iterator<Item = &'a ScoredResource>,
+        mut scored: impl Iterator<Item = &'a str>,
     ) {
         let scalars = pod.spec.requests.resource.scalars();
-        if scalars.is_empty() || !scored.any(|resource| is_requested(resource, pod)) {
+        if scalars.is_empty() || !scored.any(|name| is_requested(pod, name)) {
             return;
         }
         let class = |name: &Arc<str>| {
@@ -95,7 +95,7 @@ impl ScoredDevices {
     /// How many devices of the resource's class the node has in use, and in all; `None` if there
     /// are none. Same as upstream's `calculateDRAResourceTotals`: slices of old generations count,
     /// too.
-    pub(crate) fn usage(&self, state: &CycleState, name: &str, node: &NodeRecord) -> Option<(i64, i64)> {
+    pub fn usage(&self, state: &CycleState, name: &str, node: &NodeRecord) -> Option<(i64, i64)> {
         let Classes(classes) = state.read()?;
         let (_, class) = classes.iter().find(|(of, _)| **of == *name)?;
         let counted = &mut *self.lock();
@@ -111,9 +111,6 @@ impl ScoredDevices {
     }
 }
 
-fn is_requested(resource: &ScoredResource, pod: &PodInfo) -> bool {
-    match resource {
-        ScoredResource::Scalar(name) => pod.spec.requests.resource.scalar(name) != 0,
-        _ => false,
-    }
+fn is_requested(pod: &PodInfo, name: &str) -> bool {
+    pod.spec.requests.resource.scalar(name) != 0
 }

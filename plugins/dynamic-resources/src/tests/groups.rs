@@ -9,8 +9,8 @@ use supercargo_framework::{Command, Context, CycleState, Feature, Features, Now,
 
 use super::pre_bind::{bind_member, conflict, found, lines, script};
 use super::*;
-use crate::dynamic_resources::claims;
-use crate::dynamic_resources::pre_bind::OfGroup;
+use crate::claims;
+use crate::pre_bind::OfGroup;
 
 fn by_name(name: &str, claim: &str) -> PodClaim {
     PodClaim { name: name.into(), source: PodClaimSource::Claim(claim.into()) }
@@ -142,7 +142,7 @@ fn what_another_pod_of_the_group_has_written_counts() {
 #[test]
 fn what_is_pending_is_given_back_once() {
     let features = Features::default().with(Feature::GenericWorkload, true);
-    let plugin = crate::testing::driver_with_features(crate::dynamic_resources::NAME, &features);
+    let plugin = crate::testing::driver_with_features(&features);
     let mut objects = Objects::default();
     for object in [class(), slice("s", &["gpu-0", "gpu-1"], 1), claim("c", |_| {})] {
         objects.insert(object.into());
@@ -172,7 +172,7 @@ fn the_group_of_a_pod_may_control_its_claims() {
         objects.insert(claim.into());
         let features = Features::default().with(Feature::GenericWorkload, true);
         let features = features.with(Feature::DRAWorkloadResourceClaims, is_enabled);
-        let plugin = crate::testing::driver_with_features(crate::dynamic_resources::NAME, &features);
+        let plugin = crate::testing::driver_with_features(&features);
         let cx = QueueContext { objects: &objects, preempting: &FxHashSet::default() };
         plugin.points.pre_enqueue.as_ref().unwrap().pre_enqueue(&cx, &pod).message()
     };

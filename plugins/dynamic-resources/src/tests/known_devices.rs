@@ -12,7 +12,7 @@ use supercargo_framework::testing::{node, object};
 use supercargo_framework::{Context, NodeRecord, Nodes, Now};
 
 use super::*;
-use crate::dynamic_resources::devices::Devices;
+use crate::devices::Devices;
 
 /// A change of objects.
 #[derive(Clone, Debug)]

@@ -6,16 +6,17 @@
 
 mod messages;
 
+use std::error::Error as StdError;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
 use http::{Request, StatusCode, Uri, header};
 use kube::Client;
 use kube::client::Body;
 use serde_json::json;
 use supercargo_framework::PodInfo;
 use supercargo_scheduler::{Calls, ExtenderAnswer, ExtenderQuestion, ExtenderSpec};
+use thiserror::Error;
 use tokio::runtime::Handle;
 
 use crate::watchdog::Watchdog;
@@ -24,9 +25,20 @@ use supercargo_client::connection::{self, kubeconfig_of, to_endpoint};
 use supercargo_client::transport::{is_connection_refused, read_answer};
 use supercargo_config::{ExtenderConfig, ExtenderTls};
 
+/// Why an extender cannot be called.
+#[derive(Debug, Error)]
+#[error("extender {url_prefix}")]
+pub struct SetupError {
+    url_prefix: String,
+    #[source]
+    cause: Cause,
+}
+
+type Cause = Box<dyn StdError + Send + Sync>;
+
 /// The extenders of a configuration. Clones share connections.
 #[derive(Clone, Default)]
-pub(crate) struct HttpExtenders(Arc<[HttpExtender]>);
+pub struct HttpExtenders(Arc<[HttpExtender]>);
 
 struct HttpExtender {
     config: ExtenderConfig,
@@ -35,18 +47,18 @@ struct HttpExtender {
 
 impl HttpExtenders {
     /// Creates a client for each extender. Reads certificate files, but sends no request.
-    pub(crate) async fn new(configs: &[ExtenderConfig]) -> Result<Self> {
+    pub async fn new(configs: &[ExtenderConfig]) -> Result<Self, SetupError> {
         let mut extenders = Vec::with_capacity(configs.len());
         for config in configs {
-            let client = client(config).await;
-            let client = client.with_context(|| format!("extender {}", config.url_prefix))?;
+            let failed = |cause| SetupError { url_prefix: config.url_prefix.clone(), cause };
+            let client = client(config).await.map_err(failed)?;
             extenders.push(HttpExtender { config: config.clone(), client });
         }
         Ok(Self(extenders.into()))
     }
 
     /// Whether any extender receives whole pods, or manages resources, which only whole pods name.
-    pub(crate) fn need_whole_pods(&self) -> bool {
+    pub fn need_whole_pods(&self) -> bool {
         let asks = |config: &ExtenderConfig| {
             config.filter_verb.is_some() || config.prioritize_verb.is_some() || config.preempt_verb.is_some()
         };
@@ -54,19 +66,19 @@ impl HttpExtenders {
     }
 
     /// Whether any extender receives whole nodes.
-    pub(crate) fn need_whole_nodes(&self) -> bool {
+    pub fn need_whole_nodes(&self) -> bool {
         let asks = |config: &ExtenderConfig| config.filter_verb.is_some() || config.prioritize_verb.is_some();
         self.0.iter().any(|HttpExtender { config, .. }| asks(config) && !config.node_cache_capable)
     }
 
     /// Calls within a cycle. Requests run on `runtime`, to which the owner's thread does not
     /// belong.
-    pub(crate) fn calls(&self, runtime: Handle, watchdog: Watchdog) -> HttpCalls {
+    pub fn calls(&self, runtime: Handle, watchdog: Watchdog) -> HttpCalls {
         HttpCalls { extenders: self.clone(), runtime, watchdog }
     }
 
     /// The longest timeout of any extender.
-    pub(crate) fn longest_call(&self) -> Duration {
+    pub fn longest_call(&self) -> Duration {
         self.0.iter().map(|extender| extender.config.http_timeout).max().unwrap_or_default()
     }
 
@@ -114,7 +126,7 @@ impl HttpExtenders {
 }
 
 /// Calls extenders, and blocks until they respond.
-pub(crate) struct HttpCalls {
+pub struct HttpCalls {
     extenders: HttpExtenders,
     runtime: Handle,
     watchdog: Watchdog,
@@ -203,11 +215,11 @@ fn cause(error: &kube::Error, uri: &Uri) -> String {
     format!("dial tcp {}:{port}: connect: connection refused", uri.host().unwrap_or_default())
 }
 
-async fn client(extender: &ExtenderConfig) -> Result<Client> {
+async fn client(extender: &ExtenderConfig) -> Result<Client, Cause> {
     Ok(connection::client(connection(extender).await?)?)
 }
 
-async fn connection(extender: &ExtenderConfig) -> Result<kube::Config> {
+async fn connection(extender: &ExtenderConfig) -> Result<kube::Config, Cause> {
     let uri: Uri = extender.url_prefix.parse()?;
     let scheme = uri.scheme_str().unwrap_or("http");
     let authority = uri.authority().map_or("", |authority| authority.as_str());

@@ -26,7 +26,7 @@ const MOST_SEGMENTS: u32 = 16;
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Queues steps, as lines, for the thread that writes them. Drops them once recording has ended.
-pub(crate) struct Recorder(Option<Queue>);
+pub struct Recorder(Option<Queue>);
 
 /// The sender's end of the queue.
 struct Queue {
@@ -55,11 +55,11 @@ enum QueueError {
 
 /// Waits, when dropped, until the queued steps of a [`Recorder`] are written. The recorder must be
 /// dropped before.
-pub(crate) struct Recording(Receiver<()>);
+pub struct Recording(Receiver<()>);
 
 impl Recorder {
     /// Starts recording a run to files that are named after this one, the start time and a number.
-    pub(crate) fn start(path: &Path, started: Timestamp) -> io::Result<(Self, Recording)> {
+    pub fn start(path: &Path, started: Timestamp) -> io::Result<(Self, Recording)> {
         Self::start_with(Segments::of_run(path, started, SEGMENT_BYTES), MOST_QUEUED)
     }
 

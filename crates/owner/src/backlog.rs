@@ -12,7 +12,7 @@ pub(crate) const MAX_BACKLOG: usize = 1_000;
 
 /// Counts the bindings that wait.
 #[derive(Clone)]
-pub(crate) struct Backlog {
+pub struct Backlog {
     count: Arc<AtomicUsize>,
     mailbox: Mailbox,
 }
@@ -21,7 +21,8 @@ pub(crate) struct Backlog {
 pub(crate) struct Entry(Backlog);
 
 impl Backlog {
-    pub(crate) fn new(mailbox: Mailbox) -> Self {
+    /// An empty backlog, which tells the owner when there is room again.
+    pub fn new(mailbox: Mailbox) -> Self {
         Self { count: Arc::default(), mailbox }
     }
 
@@ -32,7 +33,7 @@ impl Backlog {
     }
 
     /// Number of entries.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 

@@ -5,21 +5,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Number of event series, and of writes that are queued or in flight.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct EventGauges {
-    pub(crate) series: Gauge,
-    pub(crate) writes: Gauge,
+pub struct EventGauges {
+    /// Series that are kept.
+    pub series: Gauge,
+    /// Writes that wait or are in flight.
+    pub writes: Gauge,
 }
 
 /// A number that one task updates and others read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Gauge(Arc<AtomicUsize>);
+pub struct Gauge(Arc<AtomicUsize>);
 
 impl Gauge {
-    pub(crate) fn set(&self, value: usize) {
+    /// Sets the value.
+    pub fn set(&self, value: usize) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    pub(crate) fn get(&self) -> usize {
+    /// The value.
+    pub fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -28,7 +28,7 @@ const IDLE: u64 = u64::MAX;
 
 /// Updated by the owner's thread, read by health checks.
 #[derive(Clone, Debug)]
-pub(crate) struct Watchdog {
+pub struct Watchdog {
     zero: Instant,
     /// When the current step began, in milliseconds since `zero`, or [`IDLE`].
     step: Arc<AtomicU64>,
@@ -38,7 +38,7 @@ pub(crate) struct Watchdog {
 
 /// What a step is about.
 #[derive(Clone, Debug)]
-pub(crate) enum Subject {
+pub enum Subject {
     /// A cycle of this pod, or of its group.
     Cycle(Arc<PodInfo>),
     /// A change of a pod that waits for a node.
@@ -53,7 +53,7 @@ pub(crate) enum Subject {
 
 impl Subject {
     /// The object that an informer reports. Other inputs are short.
-    pub(crate) fn of(input: &Input) -> Option<Self> {
+    pub fn of(input: &Input) -> Option<Self> {
         match input {
             Input::AssignedPod(change) | Input::QueuedPod(change @ Notification::Deleted(_)) => {
                 Some(Self::Pod(latest(change)))
@@ -90,15 +90,16 @@ impl fmt::Display for Subject {
 
 /// The owner's thread hangs.
 #[derive(Debug, Error)]
-pub(crate) struct Stalled {
-    pub(crate) stalled_for: Duration,
+pub struct Stalled {
+    /// For how long no call has begun or ended.
+    pub stalled_for: Duration,
     subject: Option<Subject>,
 }
 
 impl Stalled {
     /// The pod that it tries, or whose update it handles. A pod that is bound or gone is tried no
     /// more.
-    pub(crate) fn pod(&self) -> Option<&PodInfo> {
+    pub fn pod(&self) -> Option<&PodInfo> {
         match &self.subject {
             Some(Subject::Cycle(pod) | Subject::Waiting(pod)) => Some(pod),
             _ => None,
@@ -119,37 +120,37 @@ impl fmt::Display for Stalled {
 impl Watchdog {
     /// For a thread that has not started. A call to an extender counts as a step and takes
     /// `longest_call` at most.
-    pub(crate) fn new(longest_call: Duration) -> Self {
+    pub fn new(longest_call: Duration) -> Self {
         let longest_step = LONGEST_STEP.saturating_add(longest_call);
         let step = Arc::new(AtomicU64::new(IDLE));
         Self { zero: Instant::now(), step, subject: Arc::default(), longest_step }
     }
 
     /// Marks the beginning of a step about `subject`.
-    pub(crate) fn begin(&self, subject: Option<Subject>) {
+    pub fn begin(&self, subject: Option<Subject>) {
         *self.subject.lock() = subject;
         self.tick();
     }
 
     /// Marks the beginning of a step about the same subject.
-    pub(crate) fn tick(&self) {
+    pub fn tick(&self) {
         let millis = self.zero.elapsed().as_millis();
         self.step.store(u64::try_from(millis).unwrap_or(IDLE), Ordering::Relaxed);
     }
 
     /// Marks the thread as waiting for messages.
-    pub(crate) fn idle(&self) {
+    pub fn idle(&self) {
         self.step.store(IDLE, Ordering::Relaxed);
     }
 
     /// The health check `scheduler`.
-    pub(crate) fn check(&self, now: Instant) -> Result<(), Stalled> {
+    pub fn check(&self, now: Instant) -> Result<(), Stalled> {
         let stalled_for = self.stalled_for(now);
         if stalled_for > self.longest_step { Err(self.stalled(stalled_for)) } else { Ok(()) }
     }
 
     /// Resolves when the thread has hung for so long that the process must exit.
-    pub(crate) async fn expired(&self) -> Stalled {
+    pub async fn expired(&self) -> Stalled {
         let limit = self.longest_step.saturating_mul(EXIT_FACTOR);
         loop {
             let (step, stalled_for) = (self.step.load(Ordering::Relaxed), self.stalled_for(Instant::now()));
@@ -166,7 +167,7 @@ impl Watchdog {
 
     /// When the current step began.
     #[cfg(test)]
-    pub(crate) fn step(&self) -> u64 {
+    pub fn step(&self) -> u64 {
         self.step.load(Ordering::Relaxed)
     }
 

@@ -117,14 +117,15 @@ struct Completed {
 
 /// Sends events to the writer. Never blocks.
 #[derive(Clone)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     sender: mpsc::Sender<PodEvent>,
     lost: Arc<AtomicU64>,
     held: EventGauges,
 }
 
 impl Recorder {
-    pub(crate) fn record(&self, event: PodEvent) {
+    /// Queues an event.
+    pub fn record(&self, event: PodEvent) {
         if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(event) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -132,18 +133,18 @@ impl Recorder {
     }
 
     /// Numbers of series and pending writes.
-    pub(crate) fn gauges(&self) -> EventGauges {
+    pub fn gauges(&self) -> EventGauges {
         self.held.clone()
     }
 
     /// Counter of lost events. Holding it does not keep the writer running.
-    pub(crate) fn losses(&self) -> Arc<AtomicU64> {
+    pub fn losses(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.lost)
     }
 }
 
 /// Writes the recorded events.
-pub(crate) struct Writer {
+pub struct Writer {
     api: Api,
     host: Host,
     events: mpsc::Receiver<PodEvent>,
@@ -159,7 +160,8 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(api: Api, host: Host) -> (Recorder, Self) {
+    /// A recorder, and the writer that sends what it records.
+    pub fn new(api: Api, host: Host) -> (Recorder, Self) {
         let (sender, events) = mpsc::channel(CHANNEL_CAPACITY);
         let loss = Loss::default();
         let held = EventGauges::default();
@@ -180,7 +182,7 @@ impl Writer {
     }
 
     /// Writes until all recorders are gone, and then flushes.
-    pub(crate) async fn run(mut self) {
+    pub async fn run(mut self) {
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut open = true;

@@ -23,19 +23,20 @@ const VICTIMS_IN_FLIGHT: usize = 16;
 
 /// Carries out evictions.
 #[derive(Clone)]
-pub(crate) struct Preemptor {
+pub struct Preemptor {
     api: Api,
     mailbox: Mailbox,
     in_flight: Arc<Semaphore>,
 }
 
 impl Preemptor {
-    pub(crate) fn new(api: Api, mailbox: Mailbox) -> Self {
+    /// A preemptor whose results go to the owner.
+    pub fn new(api: Api, mailbox: Mailbox) -> Self {
         Self { api, mailbox, in_flight: Arc::new(Semaphore::new(VICTIMS_IN_FLIGHT)) }
     }
 
     /// Evicts the victims concurrently and sends the outcomes to the owner.
-    pub(crate) fn evict(&self, preemption: u64, victims: Vec<VictimEviction>) {
+    pub fn evict(&self, preemption: u64, victims: Vec<VictimEviction>) {
         let preemptor = self.clone();
         tokio::spawn(async move {
             let outcomes = join_all(victims.iter().map(|victim| preemptor.evict_or_fail(victim))).await;
