@@ -1,4 +1,5 @@
-//! The tutorial in docs/plugins.md builds outside the tree, from its text alone.
+//! The tutorial in docs/plugins.md compiles outside the tree, from its text alone. It is built and
+//! run only with `SUPERCARGO_TUTORIAL=1`: that compiles all dependencies once more.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +25,7 @@ fn files(text: &str) -> BTreeMap<&str, String> {
     files
 }
 
-/// Runs cargo in the project. Most of its dependencies were compiled for the program under test.
+/// Runs cargo in the project.
 fn cargo(project: &Path, arguments: &[&str]) {
     let status = xtask::workspace::cargo()
         .args(arguments)
@@ -51,7 +52,7 @@ fn output(project: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn the_tutorial_builds_outside_the_tree() {
+fn the_tutorial_compiles_outside_the_tree() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(root.join("docs/plugins.md")).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -66,6 +67,10 @@ fn the_tutorial_builds_outside_the_tree() {
     }
     fs::copy(root.join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
 
+    if std::env::var_os("SUPERCARGO_TUTORIAL").is_none() {
+        cargo(project, &["check", "--workspace", "--all-targets"]);
+        return;
+    }
     cargo(project, &["test", "--package", "node-cost"]);
     cargo(project, &["build"]);
 

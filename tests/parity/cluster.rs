@@ -7,8 +7,9 @@ use anyhow::Result;
 use serde_json::Value;
 use supercargo_controlplane::{ControlPlane, Method, Response};
 
-/// The polling interval on a real control plane, whose processes do not report when they are idle.
-const PAUSE: Duration = Duration::from_millis(15);
+/// The shortest and the longest polling interval on a real control plane, whose processes do not
+/// report when they are idle.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(15), Duration::from_millis(200));
 
 /// An API server with a running scheduler.
 pub(super) trait Cluster {
@@ -24,8 +25,8 @@ pub(super) trait Cluster {
     /// Waits until the scheduler is idle, if that can be known.
     fn settle(&self) -> Result<()>;
 
-    /// Waits a little before the next look.
-    fn pause(&self) -> Result<()>;
+    /// Waits a little before the next look, longer if the first one, at this time, is long ago.
+    fn pause(&self, since: Duration) -> Result<()>;
 
     /// Lets this much of the scheduler's time pass.
     fn elapse(&self, time: Duration) -> Result<()>;
@@ -60,8 +61,9 @@ impl Cluster for Real {
         Ok(())
     }
 
-    fn pause(&self) -> Result<()> {
-        thread::sleep(PAUSE);
+    fn pause(&self, since: Duration) -> Result<()> {
+        let waited = self.now().saturating_sub(since);
+        thread::sleep((waited / 5).clamp(PAUSE.0, PAUSE.1));
         Ok(())
     }
 

@@ -163,7 +163,7 @@ impl Cluster for Memory {
     }
 
     /// Advances the clock, unless something has happened since the caller looked.
-    fn pause(&self) -> Result<()> {
+    fn pause(&self, _: Duration) -> Result<()> {
         let seen = self.idle_at.get();
         self.settle()?;
         if self.idle_at.get() != seen {

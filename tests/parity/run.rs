@@ -248,7 +248,8 @@ impl Run<'_> {
 
     /// Waits until the object at the path has these fields.
     fn see(&self, path: &str, has: &Value) -> Result<()> {
-        let deadline = self.cluster.now() + self.patience;
+        let began = self.cluster.now();
+        let deadline = began + self.patience;
         loop {
             self.cluster.settle()?;
             let object = self.cluster.request(Method::Get, path, None)?.json()?;
@@ -258,14 +259,15 @@ impl Run<'_> {
             if self.cluster.now() > deadline {
                 bail!("{path} lacks {has}: it is {object}");
             }
-            self.cluster.pause()?;
+            self.cluster.pause(began)?;
         }
     }
 
     /// Waits until the pod is as expected, and checks the expected node or note.
     fn expect(&self, name: &str, expect: &Expect) -> Result<()> {
         let uid = self.uids.get(name).with_context(|| format!("{name} is not created yet"))?;
-        let deadline = self.cluster.now() + self.patience;
+        let began = self.cluster.now();
+        let deadline = began + self.patience;
         loop {
             self.cluster.settle()?;
             let seen = observe::pod(self.cluster, self.side, name, uid)?;
@@ -281,7 +283,7 @@ impl Run<'_> {
             if is_settled || self.cluster.now() > deadline {
                 bail!("{name} is not {expect:?}");
             }
-            self.cluster.pause()?;
+            self.cluster.pause(began)?;
         }
     }
 
@@ -320,7 +322,8 @@ impl Run<'_> {
         });
         let created = self.post(&format!("/api/v1/namespaces/{NAMESPACE}/pods"), &pod)?;
         let uid = uid_of(&created)?;
-        let deadline = self.cluster.now() + PATIENCE;
+        let began = self.cluster.now();
+        let deadline = began + PATIENCE;
         loop {
             self.cluster.settle()?;
             let seen = observe::pod(self.cluster, self.side, &name, &uid)?;
@@ -335,7 +338,7 @@ impl Run<'_> {
             if self.cluster.now() > deadline {
                 bail!("the scheduler does not say that no node takes {name}");
             }
-            self.cluster.pause()?;
+            self.cluster.pause(began)?;
         }
     }
 
@@ -392,13 +395,14 @@ impl Run<'_> {
     /// Creates an object. The API server rejects pods with a new PriorityClass until it knows the
     /// class.
     fn post(&self, path: &str, object: &Value) -> Result<Value> {
-        let deadline = self.cluster.now() + PATIENCE;
+        let began = self.cluster.now();
+        let deadline = began + PATIENCE;
         loop {
             let answer = self.cluster.request(Method::Post, path, Some(object))?;
             if answer.status != 403 || self.cluster.now() > deadline {
                 return answer.json().with_context(|| format!("POST {path}: {object}"));
             }
-            self.cluster.pause()?;
+            self.cluster.pause(began)?;
         }
     }
 

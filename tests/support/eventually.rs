@@ -3,9 +3,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-const INTERVAL: Duration = Duration::from_millis(20);
+/// The shortest and the longest time between two probes. Probes that wait long are rarer: each
+/// costs the processes of the test time.
+const INTERVAL: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(250));
+/// What a slow or busy machine may take more.
+const SLOWNESS: u32 = 4;
 
-/// Waits until the probe returns a value.
+/// Waits until the probe returns a value, for [`SLOWNESS`] times as long as given.
 ///
 /// # Panics
 ///
@@ -16,14 +20,14 @@ pub(crate) fn eventually<T>(
     mut probe: impl FnMut() -> Option<T>,
     state: impl Fn() -> String,
 ) -> T {
-    let started = Instant::now();
+    let (started, within) = (Instant::now(), within * SLOWNESS);
     loop {
         if let Some(value) = probe() {
             return value;
         }
-        let seconds = within.as_secs_f32();
-        assert!(started.elapsed() <= within, "not within {seconds} s: {what}\n{}", state());
-        thread::sleep(INTERVAL);
+        let (seconds, waited) = (within.as_secs_f32(), started.elapsed());
+        assert!(waited <= within, "not within {seconds} s: {what}\n{}", state());
+        thread::sleep((waited / 10).clamp(INTERVAL.0, INTERVAL.1));
     }
 }
 
