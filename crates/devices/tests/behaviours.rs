@@ -13,12 +13,15 @@
 #[path = "upstream/shared.rs"]
 mod shared;
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use shared::case::{Outcome, normalize};
 use shared::notation;
 use supercargo_controlplane::Oracle;
 
 const BEHAVIOURS: &str = include_str!("upstream/behaviours.txt");
+const CASES: &str = include_str!("upstream/cases.txt");
 
 #[test]
 fn named_behaviours_are_upstreams() {
@@ -60,4 +63,21 @@ fn behaviours_have_different_names() {
     names.sort();
     names.dedup();
     assert_eq!((names.len(), count > 90), (count, true));
+}
+
+#[test]
+fn every_case_of_upstreams_tables_has_a_behaviour() {
+    let behaviours: BTreeSet<_> = notation::read(BEHAVIOURS).into_iter().map(|it| it.name).collect();
+    let (mut cases, mut without) = (BTreeSet::new(), 0);
+    for line in CASES.lines().filter(|line| !line.starts_with('#')) {
+        let (case, behaviour) = line.split_once(": ").unwrap();
+        assert!(cases.insert(case), "{case} is listed twice");
+        if behaviour.starts_with("- ") {
+            without += 1;
+        } else {
+            assert!(behaviours.contains(behaviour), "{case}: no behaviour {behaviour:?}");
+        }
+    }
+    assert!(cases.len() >= 279, "upstream has 279 cases, and {} are listed", cases.len());
+    assert!(without <= 45, "{without} cases have no behaviour");
 }

@@ -30,7 +30,8 @@ pub fn read(text: &str) -> Vec<Behaviour> {
     let mut found = Vec::new();
     for part in text.split("\ncase ").skip(1) {
         let (name, lines) = part.split_once('\n').unwrap();
-        let node = ("n0".into(), [("zone".into(), "east".into())].into());
+        let labels = [("zone", "east"), ("rack", "first")].map(|(key, value)| (key.into(), value.into()));
+        let node = ("n0".into(), labels.into());
         let case = Case { nodes: vec![node], ..Case::default() };
         let mut behaviour = Behaviour { name: name.into(), case, expected: String::new(), steps: None };
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -171,10 +172,14 @@ fn place(word: &str) -> DevicePlace {
         Some((key, value)) => {
             let requirement =
                 RawRequirement { key: key.into(), operator: "In".into(), values: vec![value.into()] };
+            let (kind, term) = match key {
+                "metadata.name" => ("matchFields", NodeSelectorTerm::parse(Vec::new(), vec![requirement])),
+                _ => ("matchExpressions", NodeSelectorTerm::parse(vec![requirement], Vec::new())),
+            };
             let raw = json!({ "nodeSelectorTerms": [{
-                "matchExpressions": [{ "key": key, "operator": "In", "values": [value] }],
+                kind: [{ "key": key, "operator": "In", "values": [value] }],
             }] });
-            let terms = [NodeSelectorTerm::parse(vec![requirement], Vec::new())].into();
+            let terms = [term].into();
             DevicePlace::Selector(DeviceNodeSelector { terms, raw: Arc::new(raw) })
         }
     }
@@ -223,8 +228,8 @@ fn device(name: String, words: &[&str]) -> Device {
                 device.attributes.sort_by(|(a, _), (b, _)| a.cmp(b));
             }
             Some(("uses", used)) => {
-                let (set, counter) = used.split_once('.').unwrap();
-                let counters = pairs(&[counter], '=');
+                let (set, counters) = used.split_once('.').unwrap();
+                let counters = pairs(&counters.split(',').collect::<Vec<_>>(), '=');
                 let counter_set = set.trim_end_matches('+').into();
                 let has_compatibility_groups = set.ends_with('+');
                 let used = CounterConsumption { counter_set, counters, has_compatibility_groups };
@@ -327,11 +332,14 @@ fn request(name: &str, words: &[&str], selector: Option<Arc<str>>) -> DeviceRequ
                 request.capacity = Some(pairs(&list, '='));
             }
             Some(("tolerates", text)) => {
+                let (text, effect) = text
+                    .split_once(':')
+                    .map_or((text, None), |(text, effect)| (text, Some(TaintEffect::from_api(effect))));
                 let (operator, key, value) = match text.split_once('=') {
                     Some((key, value)) => (DeviceTolerationOperator::Equal, key, value),
                     None => (DeviceTolerationOperator::Exists, text, ""),
                 };
-                let (key, value, effect) = (key.into(), value.into(), None);
+                let (key, value) = (key.into(), value.into());
                 let mut toleration = DeviceToleration { key, operator, value, effect, raw: Arc::default() };
                 toleration.raw = Arc::new(toleration_json(&toleration));
                 push(&mut request.tolerations, toleration);
@@ -371,6 +379,9 @@ pub fn write(outcome: &Outcome) -> String {
             }
             for condition in list(&result["bindingConditions"]) {
                 word += &format!("+{}", short(&condition));
+            }
+            for condition in list(&result["bindingFailureConditions"]) {
+                word += &format!("-{}", short(&condition));
             }
             words.push(word);
         }
