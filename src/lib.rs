@@ -1,8 +1,8 @@
 //! supercargo: a Kubernetes scheduler in Rust, built on informers.
 //!
 //! This crate connects the pure scheduler (`supercargo-scheduler`) to a cluster: it watches objects
-//! through `kube-informers`. `supercargo-owner` owns the scheduler on one thread, and carries out its
-//! effects.
+//! through `kube-informers`. `supercargo-owner` owns the scheduler on one thread, and carries out
+//! its effects.
 
 mod check;
 pub mod cli;

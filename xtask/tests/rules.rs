@@ -256,9 +256,9 @@ const MUTATING_WORDS: &[&str] = &[
 
 /// The plugins that send requests, or have them sent.
 const API_CALLS: &[&str] = &[
-    "plugins/src/default_binder.rs",
     "plugins/dynamic-resources/src/pre_bind.rs",
     "plugins/dynamic-resources/src/release.rs",
+    "plugins/src/default_binder.rs",
     "plugins/volumes/src/volume_binding/pre_bind.rs",
 ];
 
