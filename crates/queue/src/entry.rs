@@ -39,6 +39,9 @@ pub struct QueuedPod {
     pub pending_plugins: BTreeSet<Text>,
     /// The PreEnqueue plugin that holds it.
     pub gating_plugin: Option<Text>,
+    /// Of a group's member: whether PreEnqueue was asked about the pod as it is, since its last
+    /// attempt.
+    pub(crate) asked: bool,
     /// When its backoff ends; `None` if it has none.
     pub backoff_until: Option<Timestamp>,
     /// The start of its attempt, by the observer's clock.
@@ -68,6 +71,7 @@ impl QueuedPod {
             unschedulable_plugins: BTreeSet::new(),
             pending_plugins: BTreeSet::new(),
             gating_plugin: None,
+            asked: false,
             backoff_until: None,
             began: TimePoint::default(),
             group: None,

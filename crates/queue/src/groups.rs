@@ -167,7 +167,8 @@ impl Groups {
         self.aside_mut().for_each(|members| members.retain(&mut keep));
     }
 
-    fn insert_all(&mut self, entry: &Uid, new: Vec<QueuedPod>) {
+    fn insert_all(&mut self, entry: &Uid, mut new: Vec<QueuedPod>) {
+        new.iter_mut().for_each(|member| member.asked = false);
         self.known.extend(new.iter().map(|it| (it.uid().clone(), (entry.clone(), Arc::clone(&it.pod)))));
         let members = self.queued.entry(entry.clone()).or_default();
         let known = members.len();
@@ -405,6 +406,7 @@ impl SchedulingQueue {
         let mut members = self.groups.members_mut(&entry).iter_mut();
         if let Some(member) = members.find(|member| *member.uid() == new.uid) {
             member.pod = Arc::clone(new);
+            member.asked = false;
             if let Some(queued) = self.entries.get(&entry) {
                 self.unschedulable.entities.add_claims(queued.sequence, member);
             }

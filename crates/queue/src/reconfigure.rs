@@ -51,5 +51,6 @@ impl SchedulingQueue {
 fn set_profile(cx: &QueueCx<'_>, entry: &mut QueuedPod) -> bool {
     let profile = cx.profiles.index_of(&entry.pod.spec.scheduler_name);
     entry.profile = profile.unwrap_or(entry.profile);
+    entry.asked = false;
     profile.is_some()
 }

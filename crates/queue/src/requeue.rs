@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use supercargo_framework::event::Change;
+use supercargo_framework::objects::GroupKind;
 use supercargo_framework::{ClusterEvent, Code, Now, PodInfo, Text, Timestamp, Uid};
 
 use super::context::QueueCx;
@@ -291,14 +292,23 @@ impl SchedulingQueue {
         self.put_entry(entry);
     }
 
-    /// Runs PreEnqueue, of every member if the entry is a group; `false` if a plugin holds one.
+    /// Runs PreEnqueue, of the members if the entry is a group; `false` if a plugin holds one.
+    ///
+    /// Of a PodGroup whose pods come one by one, all would be asked each time. As long as the
+    /// answer about one that was asked before stays, so do those about the others.
     fn passes_pre_enqueue(&mut self, cx: &mut QueueCx<'_>, entry: &mut QueuedPod) -> bool {
         if entry.group.is_none() {
             return run_pre_enqueue(cx, entry);
         }
+        let members = self.groups.members_mut(entry.uid());
+        let stays = entry.group == Some(GroupKind::Pods) && answer_stays(cx, members);
         entry.gating_plugin = None;
-        for member in self.groups.members_mut(entry.uid()) {
-            if !run_pre_enqueue(cx, member) {
+        for member in members {
+            if !(stays && member.asked) {
+                run_pre_enqueue(cx, member);
+                member.asked = true;
+            }
+            if member.gating_plugin.is_some() {
                 entry.gating_plugin.clone_from(&member.gating_plugin);
                 // It is not tried now. What wakes it next need not be a flush.
                 entry.flushed = false;
@@ -365,6 +375,17 @@ fn movable_of_group(
 /// The pod that an event is about.
 fn changed_pod(change: &Change) -> Option<&PodInfo> {
     change.new_pod().or_else(|| change.old_pod()).map(|pod| &**pod)
+}
+
+/// Asks PreEnqueue again about the first member that it holds, or the first one. Whether the answer
+/// is the same; `false` if none was asked before.
+fn answer_stays(cx: &mut QueueCx<'_>, members: &mut [QueuedPod]) -> bool {
+    let is_held = |member: &QueuedPod| member.asked && member.gating_plugin.is_some();
+    let held = members.iter().position(is_held);
+    let Some(place) = held.or_else(|| members.iter().position(|member| member.asked)) else { return false };
+    let before = members[place].gating_plugin.clone();
+    run_pre_enqueue(cx, &mut members[place]);
+    members[place].gating_plugin == before
 }
 
 /// Runs PreEnqueue; `false` if a plugin holds the pod.

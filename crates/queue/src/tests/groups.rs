@@ -141,6 +141,40 @@ fn a_late_group_runs_pre_enqueue_once_for_each_pod() {
 }
 
 #[test]
+fn pods_that_come_or_go_one_by_one_do_not_ask_pre_enqueue_about_all() {
+    for min_count in [1, 100] {
+        let mut bed = TestBed::with_groups();
+        bed.set_group(gang(min_count));
+        for number in 0..100 {
+            bed.add_member(member(&format!("p{number}")));
+        }
+        assert_eq!(bed.places(&["p0", "p99"]), [Some(Place::Active); 2]);
+        let coming = bed.counted.pre_enqueue.take();
+        assert!(coming <= 3 * 100 + 1, "{min_count}: {coming}");
+        for number in 0..99 {
+            bed.delete_member(member(&format!("p{number}")));
+        }
+        let going = bed.counted.pre_enqueue.take();
+        assert!(going <= 3 * 100, "{min_count}: {going}");
+        let place = if min_count == 1 { Place::Active } else { Place::Gated };
+        assert_eq!(bed.places(&["p99"]), [Some(place)]);
+    }
+}
+
+#[test]
+fn a_group_that_was_tried_asks_pre_enqueue_about_all_again() {
+    let mut bed = TestBed::with_groups();
+    bed.set_group(gang(2));
+    for name in ["a", "b"] {
+        bed.add_member(member(name));
+    }
+    let group = bed.pop_group();
+    bed.counted.pre_enqueue.take();
+    bed.end(group, &["a", "b"], GroupOutcome::Rejected);
+    assert_eq!(bed.counted.pre_enqueue.get(), 2);
+}
+
+#[test]
 fn a_late_root_runs_pre_enqueue_once_for_each_pod() {
     let mut bed = TestBed::with_groups();
     bed.objects.set_composite_groups(true);
