@@ -185,7 +185,7 @@ fn requested_or_of_today() -> Result<Vec<&'static Scenario>> {
         let mut number = today % DAYS;
         scenarios.retain(|_| {
             number += 1;
-            number % DAYS == 0
+            number.is_multiple_of(DAYS)
         });
     }
     Ok(scenarios)

@@ -250,10 +250,12 @@ impl Source {
         let config = Config::load_or_default(self.config.as_deref(), catalog)?;
         let configured = &config.client_connection.kubeconfig;
         let cluster = &self.remote.target.cluster;
-        let kubeconfig = cluster.kubeconfig.clone().or_else(|| configured.clone()).or_else(usual_kubeconfig);
-        let choice = cluster.choice();
+        let given = cluster.kubeconfig.clone().or_else(|| configured.clone());
+        let mut files = given.map_or_else(usual_kubeconfig, |file| vec![file]).into_iter();
+        let kubeconfig = files.next();
+        let choice = Choice { more_files: files.collect(), ..cluster.choice() };
         ensure!(
-            kubeconfig.is_some() || choice == Choice::default(),
+            kubeconfig.is_some() || !choice.needs_kubeconfig(),
             "--context, --cluster and --user need a kubeconfig; see --kubeconfig"
         );
         let connection = Connection::open_chosen(None, kubeconfig.as_deref(), choice).await?;
@@ -316,19 +318,26 @@ async fn follow(
     Ok((informers, messages))
 }
 
-/// The kubeconfig that kubectl uses, if it exists.
-fn usual_kubeconfig() -> Option<PathBuf> {
-    let named = std::env::var_os("KUBECONFIG").and_then(|files| first_of(&files));
-    named.or_else(|| {
-        let file = PathBuf::from(std::env::var_os("HOME")?).join(".kube/config");
-        file.exists().then_some(file)
-    })
+/// The kubeconfigs that kubectl merges, if they exist.
+fn usual_kubeconfig() -> Vec<PathBuf> {
+    let named = std::env::var_os("KUBECONFIG").map(|files| existing(&files)).unwrap_or_default();
+    if !named.is_empty() {
+        return named;
+    }
+    let usual = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".kube/config"));
+    usual.into_iter().filter(|file| file.exists()).collect()
 }
 
-/// The first file of a list that exists. If none does, the first one, so that an error names it.
-fn first_of(files: &OsStr) -> Option<PathBuf> {
-    let files: Vec<_> = std::env::split_paths(files).filter(|file| !file.as_os_str().is_empty()).collect();
-    files.iter().find(|file| file.exists()).or(files.first()).cloned()
+/// The files of a list that exist. If none does, the first one, so that an error names it.
+fn existing(files: &OsStr) -> Vec<PathBuf> {
+    let mut files: Vec<_> =
+        std::env::split_paths(files).filter(|file| !file.as_os_str().is_empty()).collect();
+    if files.iter().any(|file| file.exists()) {
+        files.retain(|file| file.exists());
+    } else {
+        files.truncate(1);
+    }
+    files
 }
 
 #[cfg(test)]
@@ -378,14 +387,19 @@ mod tests {
     }
 
     #[test]
-    fn the_first_kubeconfig_that_exists_is_used() {
+    fn kubeconfigs_that_exist_are_used() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("a");
-        std::fs::write(&file, "").unwrap();
-        let of = |text: &str| first_of(OsStr::new(text)).map(|file| file.display().to_string());
-        let name = file.display().to_string();
-        assert_eq!(of(&format!(":/nowhere:{name}")), Some(name));
-        assert_eq!(of("/nowhere:/nothing"), Some("/nowhere".to_owned()));
-        assert_eq!((of(""), of(":")), (None, None));
+        let [one, other] = ["a", "b"].map(|name| {
+            let file = folder.path().join(name);
+            std::fs::write(&file, "").unwrap();
+            file.display().to_string()
+        });
+        let of = |text: &str| {
+            let files = existing(OsStr::new(text)).into_iter();
+            files.map(|file| file.display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&format!(":/nowhere:{one}::{other}")), [one, other]);
+        assert_eq!(of("/nowhere:/nothing"), ["/nowhere"]);
+        assert_eq!((of(""), of(":")), (vec![], vec![]));
     }
 }

@@ -11,7 +11,7 @@ use supercargo_client::connection::Choice;
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct ClusterOptions {
     /// Kubeconfig. Defaults to kubectl's own if the leader is asked; else, in order: the
-    /// configuration's, the first existing file of $KUBECONFIG, ~/.kube/config, the service account
+    /// configuration's, the files of $KUBECONFIG, ~/.kube/config, the service account
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig, instead of the current one
@@ -23,26 +23,36 @@ pub(crate) struct ClusterOptions {
     /// User of the kubeconfig, instead of the context's
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
+    /// User to act as, instead of the one whose credentials are used
+    #[arg(long = "as", value_name = "USER")]
+    act_as: Option<String>,
+    /// Group to act in, with --as. May be repeated
+    #[arg(long = "as-group", value_name = "GROUP", requires = "act_as")]
+    groups: Vec<String>,
 }
 
 impl ClusterOptions {
     /// What to use instead of what the kubeconfig selects.
     pub(super) fn choice(&self) -> Choice {
-        let Self { context, cluster, user, .. } = self.clone();
-        Choice { context, cluster, user }
+        let Self { context, cluster, user, act_as, groups, .. } = self.clone();
+        let impersonate = act_as.map(|user| (user, groups));
+        Choice { context, cluster, user, impersonate, more_files: Vec::new() }
     }
 
     /// The arguments that pass all of it on to kubectl.
     pub(super) fn for_kubectl(&self) -> Vec<OsString> {
-        let Self { kubeconfig, context, cluster, user } = self;
+        let Self { kubeconfig, context, cluster, user, act_as, groups } = self;
         let file = kubeconfig.as_ref().map(|file| file.as_os_str());
         let given = [
             ("--kubeconfig", file),
             ("--context", context.as_ref().map(OsStr::new)),
             ("--cluster", cluster.as_ref().map(OsStr::new)),
             ("--user", user.as_ref().map(OsStr::new)),
+            ("--as", act_as.as_ref().map(OsStr::new)),
         ];
-        let given = given.into_iter().filter_map(|(name, value)| Some([name.into(), value?.to_owned()]));
+        let groups = groups.iter().map(|group| ("--as-group", Some(OsStr::new(group))));
+        let given = given.into_iter().chain(groups);
+        let given = given.filter_map(|(name, value)| Some([name.into(), value?.to_owned()]));
         given.flatten().collect()
     }
 }

@@ -104,6 +104,8 @@ fn a_plugin_of_kubectl_asks_the_leader_by_a_token_for_it_alone() {
         assert!(code == Some(3) && error.contains("context \"nobody\" does not exist"), "{error}");
         assert!(error.contains("broken, team") && error.lines().count() == 1, "{error}");
     }
+    let (code, _, error) = ask_with(&several, &["why", "wide", "--leader", "--context=team", "--as=guest"]);
+    assert!(code == Some(3) && error.contains("\"guest\" cannot"), "{error}");
 
     // kubectl runs the same program to complete what is typed.
     symlink(command([""; 0]).get_program(), bin.path().join("kubectl_complete-supercargo")).unwrap();

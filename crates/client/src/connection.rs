@@ -268,6 +268,7 @@ async fn connect_to(
     if let Some(server) = server {
         config.cluster_url = server.clone();
     }
+    choice.impersonate(&mut config.auth_info);
     // Retries of the client would hide failures from reflectors, and repeat binds with unknown
     // effect.
     config.default_retry = false;

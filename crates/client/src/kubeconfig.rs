@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -43,6 +43,14 @@ pub enum KubeconfigProblem {
         /// The names that exist.
         existing: Vec<String>,
     },
+    /// A file that it is merged with cannot be used.
+    #[error("merged with {path}: {problem}")]
+    Merged {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        problem: Box<KubeconfigProblem>,
+    },
     /// A file that the kubeconfig names cannot be read.
     #[error("{field} {path}: {error}")]
     File {
@@ -82,9 +90,26 @@ pub struct Choice {
     pub cluster: Option<String>,
     /// The user, instead of the context's.
     pub user: Option<String>,
+    /// Further files. Of what several files name, the first one counts, as in kubectl.
+    pub more_files: Vec<PathBuf>,
+    /// Whom to act as: a user, and its groups. The server must permit it.
+    pub impersonate: Option<(String, Vec<String>)>,
 }
 
 impl Choice {
+    /// Whether it chooses from a kubeconfig.
+    pub fn needs_kubeconfig(&self) -> bool {
+        self.context.is_some() || self.cluster.is_some() || self.user.is_some()
+    }
+
+    /// Makes requests act as the user that was chosen.
+    pub(crate) fn impersonate(&self, credentials: &mut AuthInfo) {
+        if let Some((user, groups)) = &self.impersonate {
+            credentials.impersonate = Some(user.clone());
+            credentials.impersonate_groups = Some(groups.clone());
+        }
+    }
+
     /// Makes the file select these parts.
     fn apply(&self, file: &mut Kubeconfig) -> Result<(), KubeconfigProblem> {
         let Kubeconfig { current_context, contexts, clusters, auth_infos, .. } = file;
@@ -127,6 +152,13 @@ fn check<'a>(
 /// Reads the connection to the API server from a kubeconfig and the files that it names.
 pub(crate) async fn read(path: &Path, choice: &Choice) -> Result<Config, KubeconfigProblem> {
     let mut file = Kubeconfig::read_from(path).map_err(problem)?;
+    for path in &choice.more_files {
+        let merged = Kubeconfig::read_from(path).and_then(|more| file.merge(more));
+        file = merged.map_err(|error| KubeconfigProblem::Merged {
+            path: path.display().to_string(),
+            problem: Box::new(problem(error)),
+        })?;
+    }
     choice.apply(&mut file)?;
     include_files(&mut file)?;
     let contexts = file.contexts.iter().map(|context| context.name.clone()).collect();
@@ -268,10 +300,45 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn further_files_have_what_the_first_one_lacks() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, content: Value| {
+            let path = folder.path().join(name);
+            fs::write(&path, content.to_string()).unwrap();
+            path
+        };
+        let first =
+            file("first", json!({ "current-context": "one", "users": [{ "name": "u", "user": {} }] }));
+        let second = json!({
+            "current-context": "other",
+            "clusters": [{ "name": "c", "cluster": { "server": "http://127.0.0.1:1" } }],
+            "contexts": [{ "name": "one", "context": { "cluster": "c", "user": "u", "namespace": "n" } }],
+        });
+        let mut choice = Choice { more_files: vec![file("second", second)], ..Choice::default() };
+        assert_eq!(read(&first, &choice).await.unwrap().default_namespace, "n");
+
+        choice.more_files.push(file("third", json!([])));
+        let error = read(&first, &choice).await.unwrap_err().to_string();
+        let third = choice.more_files[1].display();
+        assert!(error.starts_with(&format!("merged with {third}: ")), "{error}");
+    }
+
+    #[test]
+    fn requests_act_as_the_chosen_user() {
+        let mut credentials = AuthInfo { impersonate: Some("of-the-file".to_owned()), ..AuthInfo::default() };
+        Choice::default().impersonate(&mut credentials);
+        assert_eq!(credentials.impersonate.as_deref(), Some("of-the-file"));
+        let impersonate = Some(("u".to_owned(), vec!["g".to_owned()]));
+        Choice { impersonate, ..Choice::default() }.impersonate(&mut credentials);
+        assert_eq!(credentials.impersonate.as_deref(), Some("u"));
+        assert_eq!(credentials.impersonate_groups, Some(vec!["g".to_owned()]));
+    }
+
+    #[tokio::test]
     async fn a_choice_takes_precedence_over_the_file() {
         let some = |name: &str| Some(name.to_owned());
         let broken = |file: &mut Value, _: &str| file["current-context"] = json!("y");
-        let two = Choice { context: some("two"), cluster: some("c"), user: some("u") };
+        let two = Choice { context: some("two"), cluster: some("c"), user: some("u"), ..Choice::default() };
         assert_eq!(error_with(broken, two).await, "");
         for (choice, expected) in [
             (

@@ -168,7 +168,9 @@ impl Groups {
     }
 
     fn insert_all(&mut self, entry: &Uid, mut new: Vec<QueuedPod>) {
-        new.iter_mut().for_each(|member| member.asked = false);
+        for member in &mut new {
+            member.asked = false;
+        }
         self.known.extend(new.iter().map(|it| (it.uid().clone(), (entry.clone(), Arc::clone(&it.pod)))));
         let members = self.queued.entry(entry.clone()).or_default();
         let known = members.len();
