@@ -163,7 +163,7 @@ async fn check_resources(api: &Api, config: &Config, report: &mut Report) -> Res
             let text = format!("{}.{version} is not served; plugins see none", resource.plural);
             report.warned(
                 &text,
-                "serve this API (--runtime-config of kube-apiserver), or turn its feature gate off",
+                "serve this API (--runtime-config of kube-apiserver), or disable the plugins that read it",
             )?;
         }
     }

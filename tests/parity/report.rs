@@ -148,7 +148,7 @@ impl Sources {
              `{HOW}`.\n\n\
              Baseline: {}. {all} scenarios run through kube-scheduler and through supercargo on one control plane. Nodes,\n\
              events, conditions, nominations, victims and changes of claims are equal in {} scenarios and differ on purpose\n\
-             in {differ}. CI runs all of them in memory, and a third of them beside kube-scheduler each day.\n\n\
+             in {differ}. `cargo test` runs all of them in memory, and another third each day on a control plane.\n\n\
              The last column counts [deviations](deviations.md): decisions with a reason that no scenario shows, most of\n\
              them about errors, configuration and operation.\n",
             self.upstream,
@@ -223,7 +223,7 @@ impl Sources {
                 "A recorded run (seeds {first_seed} to {last_seed}) has compared, without an unexplained difference:\n\n\
                  | compared | count |\n|---|---|"
             )?;
-            for (kind, number) in counts.iter().filter(|(_, number)| **number > 0) {
+            for (kind, number) in counts {
                 writeln!(text, "| {kind} | {number} |")?;
             }
             writeln!(text)?;

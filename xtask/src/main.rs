@@ -70,6 +70,7 @@ fn check() -> Step {
 /// Packages whose behaviour another package tests.
 const TESTED_BY: &[(&str, &str)] = &[
     ("supercargo-devices", "supercargo-dynamic-resources"),
+    ("supercargo-devices", "supercargo-plugins"),
     ("supercargo-dynamic-resources", "supercargo-plugins"),
     ("supercargo-evaluation", "supercargo-scheduler"),
     ("supercargo-runtime", "supercargo-scheduler"),

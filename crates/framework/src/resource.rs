@@ -60,7 +60,7 @@ pub mod names {
     }
 }
 
-/// Scalar resources, sorted by name, none of them zero.
+/// Scalar resources, sorted by name. None is zero, except in [`Resource::of_node`].
 pub type Scalars = SmallVec<[(Arc<str>, i64); 1]>;
 
 /// An amount of each resource. Arithmetic saturates, so it suits a pod; the requests of a

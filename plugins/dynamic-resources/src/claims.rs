@@ -1,5 +1,6 @@
 //! The claims that a pod names.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use supercargo_framework::objects::{
     Object, ObjectBody as _, Objects, PodGroup, ResourceClaim, Typed, resources,
 };
 use supercargo_framework::pod_claims::PodClaimName;
-use supercargo_framework::{PodInfo, Uid};
+use supercargo_framework::{NodeRecord, PodInfo, Uid};
 
 /// The body of a claim.
 pub(super) fn body(claim: &Object) -> &ResourceClaim {
@@ -126,4 +127,32 @@ fn is_controlled_by_group(claim: &Object, group: &str) -> bool {
 /// Whether the claim is reserved for the pod.
 pub(super) fn is_reserved_for(claim: &ResourceClaim, pod: &Uid) -> bool {
     claim.reserved_for.iter().any(|consumer| *consumer.uid == *pod.text())
+}
+
+pub(super) fn is_allocated(claim: &Object) -> bool {
+    body(claim).allocation.is_some()
+}
+
+/// Whether an allocated claim can be used on some nodes only.
+pub(super) fn limits_nodes(claim: &Object) -> bool {
+    body(claim).allocation.as_ref().is_some_and(|allocation| {
+        allocation.node_selector.is_some()
+            || allocation.results.iter().any(|result| result.skips_node_operations)
+    })
+}
+
+/// Whether an allocated claim cannot be used on the node.
+pub(super) fn excludes(claim: &Object, node: &NodeRecord) -> bool {
+    body(claim).allocation.as_ref().is_some_and(|allocation| {
+        let selector = allocation.node_selector.as_ref();
+        let skips = allocation.results.iter().any(|result| result.skips_node_operations);
+        selector.is_some_and(|selector| !selector.terms.any_matches(node))
+            || (skips && !node.declared_features.iter().any(|it| &**it == "DRAOptionalNodeOperations"))
+    })
+}
+
+/// The claims without those that come again: a pod may name a claim twice.
+pub(super) fn once_each(claims: &[Arc<Object>]) -> impl Iterator<Item = &Arc<Object>> + Clone {
+    let mut seen = BTreeSet::new();
+    claims.iter().filter(move |claim| seen.insert(&*claim.uid))
 }

@@ -38,7 +38,7 @@ pub(super) struct NewClaim {
 }
 
 /// Which of the wanted resources a node offers itself.
-type Offers = Box<[bool]>;
+pub(super) type Offers = Box<[bool]>;
 
 /// An extended resource that the pod requests.
 struct Wanted {
@@ -51,8 +51,8 @@ struct Wanted {
 pub(super) struct Variant {
     /// All claims without an allocation.
     pub(super) demand: Demand,
-    /// The claim to create.
-    pub(super) created: Option<Created>,
+    /// The claim to create, and the resources that the nodes offer.
+    pub(super) new: Option<(Arc<Object>, Offers)>,
 }
 
 /// The claim to create for some nodes.
@@ -169,8 +169,9 @@ impl NewClaim {
             return Ok(Some(Arc::clone(known)));
         }
         let offers: Offers = self.wanted.iter().map(is_offered).collect();
-        let created = self.created(&offers);
-        let variant = Arc::new(Variant { demand: demand(&created.claim), created: Some(created) });
+        let claim = Arc::new(self.claim(&offers));
+        let new = Some((Arc::clone(&claim), offers.clone()));
+        let variant = Arc::new(Variant { demand: demand(&claim), new });
         variants.push((offers, Arc::clone(&variant)));
         Ok(Some(variant))
     }
@@ -182,14 +183,9 @@ impl NewClaim {
     }
 
     /// The claim for nodes that offer these of the wanted resources.
-    pub(super) fn created(&self, offers: &[bool]) -> Created {
-        let (mut requests, mut mappings) = (Vec::new(), Vec::new());
-        for (wanted, is_offered) in self.wanted.iter().zip(offers) {
-            if let Some(class) = wanted.class.as_ref().filter(|_| !is_offered) {
-                let of_resource = self.requests.iter().filter(|request| request.resource == wanted.name);
-                add_requests(&of_resource.collect::<Vec<_>>(), class, &mut requests, &mut mappings);
-            }
-        }
+    pub(super) fn claim(&self, offers: &[bool]) -> Object {
+        let lacking = self.lacking(offers);
+        let mut requests: Vec<_> = lacking.flat_map(|(class, users)| users.requests(class)).collect();
         requests.sort_by(|one, other| one.0.cmp(&other.0));
         let mut claim = self.template.clone();
         if let Body::ResourceClaim(body) = &mut claim.body {
@@ -199,7 +195,21 @@ impl NewClaim {
             }
             body.requests = requests.into_iter().map(claim_request).collect();
         }
-        Created { claim: Arc::new(claim), mappings: mappings.into() }
+        claim
+    }
+
+    /// Which request of that claim serves which container. Called once there are enough devices, so
+    /// that the requests are few.
+    pub(super) fn mappings(&self, offers: &[bool]) -> Arc<[ExtendedRequest]> {
+        self.lacking(offers).flat_map(|(_, users)| users.mappings()).collect()
+    }
+
+    /// The resources that devices have to provide: their classes, and who uses them.
+    fn lacking(&self, offers: &[bool]) -> impl Iterator<Item = (&Arc<str>, Users<'_>)> {
+        self.wanted.iter().zip(offers).filter_map(|(wanted, is_offered)| {
+            let class = wanted.class.as_ref().filter(|_| !is_offered)?;
+            Some((class, Users::new(self.requests.iter().filter(|it| it.resource == wanted.name))))
+        })
     }
 }
 
@@ -219,54 +229,69 @@ fn claim_request((name, class, count): Request) -> ClaimRequest {
     }
 }
 
-/// Adds the requests of one resource, and which containers they serve.
+/// The containers that use one resource.
 ///
 /// Same as upstream: an init container that ends before others start uses the devices of containers
-/// that come later. If the largest init container needs more devices than these
-/// have, one more request adds the rest.
-fn add_requests(
-    resource: &[&ExtendedResource],
-    class: &Arc<str>,
-    requests: &mut Vec<Request>,
-    mappings: &mut Vec<ExtendedRequest>,
-) {
-    let name_of = |it: &ExtendedResource| {
-        Arc::<str>::from(format!("container-{}-request-{}", it.place, it.resource_place))
-    };
-    let mapping = |it: &ExtendedResource, request: &Arc<str>| ExtendedRequest {
-        container: Arc::clone(&it.container),
-        resource: Arc::clone(&it.resource),
-        request: Arc::clone(request),
-    };
-    let lasting: Vec<(u32, Request)> = resource
-        .iter()
-        .filter(|it| !it.is_short_lived)
-        .map(|it| (it.place, (name_of(it), Arc::clone(class), it.count)))
-        .collect();
-    mappings.extend(resource.iter().filter(|it| !it.is_short_lived).map(|it| mapping(it, &name_of(it))));
-    let mut largest: Option<Request> = None;
-    // Mappings of short-lived containers; without a request, to the largest one.
-    let mut short = Vec::new();
-    for it in resource.iter().filter(|it| it.is_short_lived) {
-        let mut missing = it.count;
-        for (_, (request, _, count)) in lasting.iter().filter(|(place, _)| *place >= it.place) {
-            if missing > 0 {
-                short.push((*it, Some(Arc::clone(request))));
-                missing -= count;
+/// that come later. If the largest init container needs more devices than these have, one more
+/// request adds the rest.
+struct Users<'a> {
+    lasting: Vec<&'a ExtendedResource>,
+    short_lived: Vec<&'a ExtendedResource>,
+    /// The init container that lacks most, and what it lacks.
+    largest: Option<(&'a ExtendedResource, i64)>,
+}
+
+impl<'a> Users<'a> {
+    fn new(all: impl Iterator<Item = &'a ExtendedResource>) -> Self {
+        let (short_lived, lasting): (Vec<_>, Vec<_>) = all.partition(|it| it.is_short_lived);
+        // The devices of those that come at a place or later.
+        let mut later: Vec<(u32, i64)> = lasting.iter().map(|it| (it.place, it.count)).collect();
+        later.sort_unstable();
+        let mut sum = 0_i64;
+        for (_, count) in later.iter_mut().rev() {
+            sum = sum.saturating_add(*count);
+            *count = sum;
+        }
+        let mut largest: Option<(&ExtendedResource, i64)> = None;
+        for it in &short_lived {
+            let place = later.partition_point(|(place, _)| *place < it.place);
+            let missing = it.count - later.get(place).map_or(0, |(_, count)| *count);
+            if missing > largest.map_or(0, |(_, most)| most) {
+                largest = Some((it, missing));
             }
         }
-        if missing > 0 {
-            short.push((*it, None));
-            if largest.as_ref().is_none_or(|(_, _, count)| *count < missing) {
-                largest = Some((name_of(it), Arc::clone(class), missing));
+        Self { lasting, short_lived, largest }
+    }
+
+    fn requests(self, class: &Arc<str>) -> impl Iterator<Item = Request> + use<'_, 'a> {
+        let lasting = self.lasting.into_iter().map(|it| (it, it.count));
+        let all = self.largest.into_iter().chain(lasting);
+        all.map(|(it, count)| (name_of(it), Arc::clone(class), count))
+    }
+
+    fn mappings(self) -> Vec<ExtendedRequest> {
+        let mut mappings: Vec<_> = self.lasting.iter().map(|it| mapping(it, name_of(it))).collect();
+        for it in &self.short_lived {
+            let mut missing = it.count;
+            for later in self.lasting.iter().filter(|later| later.place >= it.place) {
+                if missing <= 0 {
+                    break;
+                }
+                mappings.push(mapping(it, name_of(later)));
+                missing = missing.saturating_sub(later.count);
             }
+            let largest = self.largest.filter(|_| missing > 0);
+            mappings.extend(largest.map(|(largest, _)| mapping(it, name_of(largest))));
         }
+        mappings
     }
-    for (it, request) in &short {
-        if let Some(request) = request.as_ref().or(largest.as_ref().map(|(name, ..)| name)) {
-            mappings.push(mapping(it, request));
-        }
-    }
-    requests.extend(largest);
-    requests.extend(lasting.into_iter().map(|(_, request)| request));
+}
+
+fn name_of(it: &ExtendedResource) -> Arc<str> {
+    format!("container-{}-request-{}", it.place, it.resource_place).into()
+}
+
+fn mapping(it: &ExtendedResource, request: Arc<str>) -> ExtendedRequest {
+    let (container, resource) = (Arc::clone(&it.container), Arc::clone(&it.resource));
+    ExtendedRequest { container, resource, request }
 }

@@ -42,7 +42,7 @@ use supercargo_framework::{
 };
 
 use self::args::Args;
-use self::claims::body;
+use self::claims::{body, excludes, is_allocated, limits_nodes, once_each};
 use self::devices::{Devices, Position};
 use self::extended::{Created, ExtendedResources, Variant};
 
@@ -100,8 +100,13 @@ struct Found {
 /// The claims of the pod, in the order of its spec.
 struct Claims {
     all: Box<[Arc<Object>]>,
-    /// Copies of those that another pod of the group is about to write, with their allocation.
-    shared: Vec<Arc<Object>>,
+    /// The same with copies of those that another pod of the group is about to write, with their
+    /// allocation.
+    as_shared: Box<[Arc<Object>]>,
+    /// Whether an allocated claim can be used on no node.
+    are_unusable: bool,
+    /// The allocated claims, once each, that can be used on some nodes only.
+    limits: Box<[Arc<Object>]>,
     /// Of those that have to be allocated, if the pod's extended resources are not of devices.
     demand: Option<Arc<Variant>>,
     extended: Option<ExtendedResources>,
@@ -121,21 +126,16 @@ fn claims(state: &CycleState) -> Option<&Arc<Claims>> {
 }
 
 impl Claims {
-    fn without_allocation(&self) -> impl Iterator<Item = &Arc<Object>> {
-        self.all.iter().filter(|claim| body(claim).allocation.is_none())
-    }
-
     fn to_allocate(&self) -> impl Iterator<Item = &Arc<Object>> {
-        self.without_allocation().filter(|claim| self.shared(claim).is_none())
+        self.as_shared.iter().filter(|claim| !is_allocated(claim))
     }
 
-    fn shared(&self, claim: &Object) -> Option<&Arc<Object>> {
-        self.shared.iter().find(|shared| shared.uid == claim.uid)
-    }
-
-    /// All claims, with the allocations that they are about to have.
-    fn as_shared(&self) -> impl Iterator<Item = &Arc<Object>> {
-        self.all.iter().map(|claim| self.shared(claim).unwrap_or(claim))
+    /// Of the claims without an allocation, those that another pod is about to write, as they will
+    /// be, and `None` for the others.
+    fn shared(&self) -> impl Iterator<Item = Option<&Arc<Object>>> {
+        let both = self.all.iter().zip(&self.as_shared);
+        both.filter(|(claim, _)| !is_allocated(claim))
+            .map(|(_, shared)| Some(shared).filter(|it| is_allocated(it)))
     }
 
     /// Whether something may have to be allocated.
@@ -194,18 +194,21 @@ impl PreFilterPlugin for DynamicResources {
         if found.is_empty() && extended.is_none() {
             return PreFilter::Skip;
         }
-        let shared = self.shared(cx, pod, &found);
-        let is_shared = |claim: &Object| shared.iter().any(|shared| shared.uid == claim.uid);
-        let mut others = found.iter().filter(|claim| !is_shared(claim.object));
-        if let Err(status) = others.try_for_each(|claim| self.check(cx, *claim)) {
+        let as_shared = self.as_shared(cx, pod, &found);
+        let both = found.iter().zip(&as_shared);
+        let mut others = both.filter(|(claim, shared)| Arc::ptr_eq(claim.object, shared));
+        if let Err(status) = others.try_for_each(|(claim, _)| self.check(cx, *claim)) {
             return PreFilter::Reject(status);
         }
         let all: Box<[Arc<Object>]> = found.iter().map(|claim| Arc::clone(claim.object)).collect();
+        let allocated = || once_each(&as_shared).filter(|claim| is_allocated(claim));
+        let limits = allocated().filter(|claim| limits_nodes(claim)).cloned().collect();
+        let are_unusable = allocated().any(|claim| self.is_unusable(cx, claim));
         self.devices().begin_attempt();
-        let mut claims = Claims { all, shared, demand: None, extended };
+        let mut claims = Claims { all, as_shared, are_unusable, limits, demand: None, extended };
         if claims.extended.is_none() && claims.to_allocate().next().is_some() {
             let demand = self.demand(cx, claims.to_allocate());
-            claims.demand = Some(Arc::new(Variant { demand, created: None }));
+            claims.demand = Some(Arc::new(Variant { demand, new: None }));
         }
         let position = self.devices().position();
         state.write(Found { claims: Arc::new(claims), position });
@@ -225,17 +228,20 @@ impl DynamicResources {
         cx.untracked(|| claims::of_pod(pod, group, |key| cx.object(&resources::RESOURCE_CLAIM, key)))
     }
 
-    /// Copies of the claims that another pod of the group is about to write, in the same cycle.
-    fn shared(
+    /// The claims, with copies of those that another pod of the group is about to write, in the
+    /// same cycle.
+    fn as_shared(
         &self,
         cx: &Context<'_>,
         pod: &PodInfo,
         claims: &[Typed<'_, ResourceClaim>],
-    ) -> Vec<Arc<Object>> {
-        let Some(group) = self.sharing_group(pod).filter(|_| !claims.is_empty()) else { return Vec::new() };
-        let free = claims.iter().filter(|claim| claim.allocation.is_none());
-        let shared = free.filter_map(|claim| cx.untracked(|| cx.shared_allocation(claim.object, &group)));
-        shared.cloned().collect()
+    ) -> Box<[Arc<Object>]> {
+        let group = self.sharing_group(pod);
+        let shared = |claim: &Typed<'_, ResourceClaim>| {
+            let group = group.as_ref().filter(|_| claim.allocation.is_none())?;
+            cx.untracked(|| cx.shared_allocation(claim.object, group)).cloned()
+        };
+        claims.iter().map(|claim| shared(claim).unwrap_or_else(|| Arc::clone(claim.object))).collect()
     }
 
     /// The key of the group whose pods share allocations that they are about to write.
@@ -331,20 +337,15 @@ impl DynamicResources {
         }
     }
 
-    /// Whether an allocated claim cannot be used on the node, or no longer.
-    fn is_unavailable(&self, cx: &Context<'_>, claim: &Object, node: &NodeRecord) -> bool {
+    /// Whether the devices of an allocated claim cannot be used on any node: they have failed, or
+    /// are late.
+    fn is_unusable(&self, cx: &Context<'_>, claim: &Object) -> bool {
         let body = body(claim);
-        let Some(allocation) = &body.allocation else { return false };
-        let excludes_node =
-            allocation.node_selector.as_ref().is_some_and(|selector| !selector.terms.any_matches(node));
-        let skips = allocation.results.iter().any(|result| result.skips_node_operations);
-        excludes_node
-            || (skips && !node.declared_features.iter().any(|it| &**it == "DRAOptionalNodeOperations"))
-            || self.args.binding_timeout.is_some_and(|timeout| match readiness::of(body, claim.name()) {
-                Readiness::Ready => false,
-                Readiness::Waiting => readiness::is_late(body, timeout, cx.now().wall),
-                Readiness::Failed(_) => true,
-            })
+        self.args.binding_timeout.is_some_and(|timeout| match readiness::of(body, claim.name()) {
+            Readiness::Ready => false,
+            Readiness::Waiting => readiness::is_late(body, timeout, cx.now().wall),
+            Readiness::Failed(_) => true,
+        })
     }
 }
 
@@ -372,7 +373,7 @@ impl FilterPlugin for DynamicResources {
             }
             Err(status) => return status,
         }
-        if claims.as_shared().any(|claim| self.is_unavailable(cx, claim, node.node())) {
+        if claims.are_unusable || claims.limits.iter().any(|claim| excludes(claim, node.node())) {
             return Status::unresolvable(UNAVAILABLE);
         }
         Status::success()
@@ -414,7 +415,7 @@ impl ScorePlugin for DynamicResources {
         };
         let mut score = 0;
         let mut unallocated = 0;
-        for claim in claims.as_shared() {
+        for claim in &claims.as_shared {
             let claim = body(claim);
             let new = claim.allocation.is_none().then_some(unallocated);
             for (request, place) in claim.requests.iter().zip(0..) {
@@ -441,11 +442,6 @@ fn group_of(pod: &PodInfo, with_groups: bool) -> Option<&str> {
     pod.spec.group().filter(|_| with_groups).map(|group| &**group)
 }
 
-/// Whether one of these is the same claim: a pod may name a claim twice.
-fn is_named_before(before: &[Arc<Object>], claim: &Object) -> bool {
-    before.iter().any(|other| other.uid == claim.uid)
-}
-
 /// The alternative that the request of an allocated claim got.
 fn chosen_before(claim: &ResourceClaim, request: &ClaimRequest) -> Option<usize> {
     let RequestChoice::FirstAvailable(alternatives) = &request.choice else { return None };
@@ -465,11 +461,11 @@ impl ReservePlugin for DynamicResources {
             return Status::error(format!("node {node:?} not found"));
         };
         let variant = match self.on_node(cx, &claims, info.node()) {
-            Ok(None) if claims.shared.is_empty() => return Status::success(),
+            Ok(None) if !claims.shared().any(|shared| shared.is_some()) => return Status::success(),
             Ok(variant) => variant,
             Err(status) => return status,
         };
-        let created = variant.as_ref().and_then(|variant| variant.created.as_ref());
+        let created = variant.as_ref().and_then(|variant| variant.new.as_ref());
         let mut new = Vec::new();
         if let Some(variant) = &variant {
             self.devices().begin_reserve(cx);
@@ -477,32 +473,27 @@ impl ReservePlugin for DynamicResources {
                 Ok(allocation) => allocation,
                 Err(status) => return status,
             };
-            let to_allocate = || claims.to_allocate().chain(created.map(|created| &created.claim));
+            let to_allocate = || claims.to_allocate().chain(created.map(|(claim, _)| claim));
             let mut share_ids = write::ShareIds::new(to_allocate());
             let allocations = allocation.into_claims(&variant.demand, node, &mut || share_ids.next());
             let pairs = to_allocate().zip(allocations);
             new.extend(pairs.map(|(claim, allocation)| Arc::new(write::allocated(claim, allocation))));
         }
         let mut new = new.into_iter();
-        let mut reserved: Vec<Arc<Object>> = claims
-            .without_allocation()
-            .filter_map(|claim| claims.shared(claim).cloned().or_else(|| new.next()))
-            .collect();
+        let mut reserved: Vec<Arc<Object>> =
+            claims.shared().filter_map(|shared| shared.cloned().or_else(|| new.next())).collect();
         reserved.extend(new);
         let group = self.sharing_group(pod);
-        for (index, claim) in reserved.iter().enumerate() {
-            if is_named_before(&reserved[..index], claim) {
-                continue;
-            }
+        for claim in once_each(&reserved) {
             let claim = Arc::clone(claim);
             cx.command(match &group {
                 None => Command::AddPending(claim),
                 Some(group) => Command::SharePending { claim, group: Arc::clone(group) },
             });
         }
-        let created = created.and_then(|created| {
-            let mappings = Arc::clone(&created.mappings);
-            Some(Created { claim: reserved.pop()?, mappings })
+        let created = created.and_then(|(_, offers)| {
+            let Some(ExtendedResources::New(new)) = &claims.extended else { return None };
+            Some(Created { claim: reserved.pop()?, mappings: new.mappings(offers) })
         });
         state.write(Reserved { claims: reserved.into(), created });
         Status::success()
@@ -515,16 +506,11 @@ impl ReservePlugin for DynamicResources {
         let Reserved { claims: reserved, created } =
             state.read_mut::<Reserved>().map(std::mem::take).unwrap_or_default();
         let created = created.as_ref().map(|created| &created.claim);
-        for (index, claim) in reserved.iter().chain(created).enumerate() {
-            if !is_named_before(&reserved[..index], claim) {
-                cx.command(Command::RemovePending(Arc::clone(claim)));
-            }
+        for claim in once_each(&reserved).chain(created) {
+            cx.command(Command::RemovePending(Arc::clone(claim)));
         }
         let Some(claims) = claims(state) else { return };
-        for (index, claim) in claims.all.iter().enumerate() {
-            if is_named_before(&claims.all[..index], claim) {
-                continue;
-            }
+        for claim in once_each(&claims.all) {
             let Some(latest) = cx.object(&claim.resource, &claim.key) else { continue };
             let is_held = ResourceClaim::of(&latest.body)
                 .is_some_and(|body| body.allocation.is_some() && claims::is_reserved_for(body, &pod.uid));

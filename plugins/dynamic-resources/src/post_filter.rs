@@ -13,7 +13,7 @@ use supercargo_framework::plugin::{
 use supercargo_framework::status::Reasons;
 use supercargo_framework::{Code, Command, Context, CycleState, PodInfo, Status};
 
-use super::claims::body;
+use super::claims::{body, excludes, is_allocated, limits_nodes, once_each};
 use super::extended::{self, ExtendedResources};
 use super::{DynamicResources, NAME, UNAVAILABLE, claims, release};
 
@@ -180,15 +180,19 @@ impl DynamicResources {
         statuses: &NodeStatuses,
         is_asked_for: impl Fn(&Object) -> bool,
     ) -> Option<Arc<Object>> {
-        let unavailable = claims.iter().find(|claim| {
-            is_asked_for(claim)
-                && statuses.iter().any(|(node, status)| {
-                    // As upstream, claims do not count on a node where others cannot be allocated.
-                    let is_rejected_by_claims = status.reasons().iter().any(|reason| *reason == UNAVAILABLE);
-                    status.plugin() == NAME
-                        && is_rejected_by_claims
-                        && self.is_unavailable(cx, claim, cx.node(node).node())
-                })
+        // As upstream, claims do not count on a node where others cannot be allocated.
+        let is_rejected_by_claims = |status: &Status| {
+            status.plugin() == NAME && status.reasons().iter().any(|reason| *reason == UNAVAILABLE)
+        };
+        let nodes: Vec<_> = statuses
+            .iter()
+            .filter(|(_, status)| is_rejected_by_claims(status))
+            .map(|(node, _)| cx.node(node).node())
+            .collect();
+        let mut claims = once_each(claims).filter(|claim| is_allocated(claim) && is_asked_for(claim));
+        let unavailable = claims.find(|claim| {
+            let is_unusable = !nodes.is_empty() && self.is_unusable(cx, claim);
+            is_unusable || (limits_nodes(claim) && nodes.iter().any(|node| excludes(claim, node)))
         });
         unavailable.cloned()
     }

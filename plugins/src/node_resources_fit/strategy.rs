@@ -63,7 +63,7 @@ impl Strategy {
         self.mean(self.resources.iter().map(|(resource, weight)| (usage(resource), *weight)))
     }
 
-    /// What is scored.
+    /// The scalar resources that are scored.
     pub(super) fn scalar_names(&self) -> impl Iterator<Item = &str> {
         self.resources.iter().filter_map(|(resource, _)| resource.scalar_name())
     }

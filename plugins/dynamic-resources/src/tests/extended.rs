@@ -96,7 +96,7 @@ fn new_claim(containers: &[Container]) -> Created {
     objects.insert(gpu_class().into());
     let pod = requesting(containers).build();
     let new = NewClaim::of_pod(&pod, |name| objects.class_of_resource(name)).unwrap();
-    new.created(&[false])
+    Created { claim: new.claim(&[false]).into(), mappings: new.mappings(&[false]) }
 }
 
 #[test]
