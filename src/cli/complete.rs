@@ -12,7 +12,7 @@ const FILES: &str = ":0\n";
 const NOTHING_ELSE: &str = ":4\n";
 
 /// Options that kubectl has, too: it completes them itself.
-const OF_KUBECTL: &[&str] = &["namespace", "context", "cluster", "user", "kubeconfig"];
+const OF_KUBECTL: &[&str] = &["namespace", "context", "cluster", "user", "kubeconfig", "as", "as-group"];
 /// Arguments whose values are names of nodes, and of pods.
 const NODES: &[&str] = &["node", "nodes", "add", "uncordon", "cordon", "fail", "drain"];
 const PODS: &[&str] = &["pod", "delete", "copy"];
@@ -97,9 +97,14 @@ fn complete(mut program: clap::Command, words: &[String]) -> Completion {
 
 /// Keeps an option that also chooses what kubectl completes.
 fn pass_on(option: &Arg, value: &str, for_kubectl: &mut Vec<String>) {
-    if OF_KUBECTL.contains(&option.get_id().as_str()) {
-        for_kubectl.push(format!("--{}={value}", option.get_id()));
+    if let Some(name) = of_kubectl(option) {
+        for_kubectl.push(format!("--{name}={value}"));
     }
+}
+
+/// The name of an option that kubectl has, too.
+fn of_kubectl(option: &Arg) -> Option<&str> {
+    option.get_long().filter(|name| OF_KUBECTL.contains(name))
 }
 
 /// The option in a word such as `--output`, `--output=json`, `-o`, `-ojson` or `-wo`, with its
@@ -151,8 +156,8 @@ fn values(arg: &Arg, prefix: &str, typed: &str, mut for_kubectl: Vec<String>) ->
         // kubectl's candidates would lack the prefix.
         return Completion::Words(Vec::new());
     }
-    let asked: &[&str] = if OF_KUBECTL.contains(&id) && id != "kubeconfig" {
-        for_kubectl.push(format!("--{id}"));
+    let asked: &[&str] = if let Some(name) = of_kubectl(arg).filter(|name| *name != "kubeconfig") {
+        for_kubectl.push(format!("--{name}"));
         &["get"]
     } else if PODS.contains(&id) {
         &["get", "pods"]

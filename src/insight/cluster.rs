@@ -35,7 +35,7 @@ impl ClusterOptions {
     /// What to use instead of what the kubeconfig selects.
     pub(super) fn choice(&self) -> Choice {
         let Self { context, cluster, user, act_as, groups, .. } = self.clone();
-        let impersonate = act_as.map(|user| (user, groups));
+        let impersonate = act_as.filter(|user| !user.is_empty()).map(|user| (user, groups));
         Choice { context, cluster, user, impersonate, more_files: Vec::new() }
     }
 

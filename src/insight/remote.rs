@@ -42,7 +42,7 @@ pub(crate) struct Target {
     #[command(flatten)]
     leader_options: LeaderOptions,
     /// URL of a supercargo that runs with --insight
-    #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context", "cluster", "user"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context", "cluster", "user", "act_as"])]
     server: Option<Uri>,
     /// File with a bearer token for --server
     #[arg(long, value_name = "FILE", requires = "server")]

@@ -172,7 +172,9 @@ fn align_assumed(theirs: &mut Answer, ours: &Answer) {
     const UPDATE: &str = "unschedulable/resource.k8s.io/ResourceClaimUpdate";
     let is_allocation = |write: &&Write| write.verb == "update status" && write.resource == "resourceclaims";
     let allocations = ours.writes.iter().filter(is_allocation).count();
-    let is_concerned = |pod: &&Pod| pod.unschedulable_plugins.iter().any(|plugin| *plugin == TURNSTILE);
+    let is_concerned = |pod: &&Pod| {
+        pod.place == "gated" && pod.unschedulable_plugins.iter().any(|plugin| *plugin == TURNSTILE)
+    };
     let most = (allocations * ours.pods.values().filter(is_concerned).count()) as u64;
     for (theirs, ours) in [(&mut theirs.moves, &ours.moves), (&mut theirs.entities, &ours.entities)] {
         for (name, count) in theirs.iter_mut().filter(|(name, _)| name.ends_with(UPDATE)) {
@@ -181,6 +183,7 @@ fn align_assumed(theirs: &mut Answer, ours: &Answer) {
                 *count = here;
             }
         }
+        theirs.retain(|_, count| *count != 0);
     }
 }
 

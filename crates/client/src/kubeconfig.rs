@@ -92,7 +92,8 @@ pub struct Choice {
     pub user: Option<String>,
     /// Further files. Of what several files name, the first one counts, as in kubectl.
     pub more_files: Vec<PathBuf>,
-    /// Whom to act as: a user, and its groups. The server must permit it.
+    /// Whom to act as: a user, and groups. Without groups, those of the kubeconfig stay, as in
+    /// kubectl. The server must permit it.
     pub impersonate: Option<(String, Vec<String>)>,
 }
 
@@ -104,8 +105,9 @@ impl Choice {
 
     /// Makes requests act as the user that was chosen.
     pub(crate) fn impersonate(&self, credentials: &mut AuthInfo) {
-        if let Some((user, groups)) = &self.impersonate {
-            credentials.impersonate = Some(user.clone());
+        let Some((user, groups)) = &self.impersonate else { return };
+        credentials.impersonate = Some(user.clone());
+        if !groups.is_empty() {
             credentials.impersonate_groups = Some(groups.clone());
         }
     }
@@ -153,6 +155,8 @@ fn check<'a>(
 pub(crate) async fn read(path: &Path, choice: &Choice) -> Result<Config, KubeconfigProblem> {
     let mut file = Kubeconfig::read_from(path).map_err(problem)?;
     for path in &choice.more_files {
+        // kubectl writes an empty name if none is current.
+        file.current_context.take_if(|name| name.is_empty());
         let merged = Kubeconfig::read_from(path).and_then(|more| file.merge(more));
         file = merged.map_err(|error| KubeconfigProblem::Merged {
             path: path.display().to_string(),
@@ -307,10 +311,9 @@ mod tests {
             fs::write(&path, content.to_string()).unwrap();
             path
         };
-        let first =
-            file("first", json!({ "current-context": "one", "users": [{ "name": "u", "user": {} }] }));
+        let first = file("first", json!({ "current-context": "", "users": [{ "name": "u", "user": {} }] }));
         let second = json!({
-            "current-context": "other",
+            "current-context": "one",
             "clusters": [{ "name": "c", "cluster": { "server": "http://127.0.0.1:1" } }],
             "contexts": [{ "name": "one", "context": { "cluster": "c", "user": "u", "namespace": "n" } }],
         });

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::GroupKind;
 use supercargo_framework::{ClusterEvent, Code, Now, PodInfo, Text, Timestamp, Uid};
@@ -19,7 +20,7 @@ use super::{SCHEDULE_ATTEMPT_FAILURE, SchedulingQueue};
 use supercargo_runtime::observer::{Point, QueueName};
 use supercargo_runtime::panic_guard::guard;
 use supercargo_runtime::phase_timer::PhaseTimer;
-use supercargo_runtime::profile::Named;
+use supercargo_runtime::profile::{Named, ProfileIndex};
 
 /// The event that moves a pod that waited too long.
 const UNSCHEDULABLE_TIMEOUT: ClusterEvent = ClusterEvent::wildcard("UnschedulableTimeout");
@@ -295,13 +296,13 @@ impl SchedulingQueue {
     /// Runs PreEnqueue, of the members if the entry is a group; `false` if a plugin holds one.
     ///
     /// Of a PodGroup whose pods come one by one, all would be asked each time. As long as the
-    /// answer about one that was asked before stays, so do those about the others.
+    /// answers about some that were asked before stay, so do those about the others.
     fn passes_pre_enqueue(&mut self, cx: &mut QueueCx<'_>, entry: &mut QueuedPod) -> bool {
         if entry.group.is_none() {
             return run_pre_enqueue(cx, entry);
         }
         let members = self.groups.members_mut(entry.uid());
-        let stays = entry.group == Some(GroupKind::Pods) && answer_stays(cx, members);
+        let stays = entry.group == Some(GroupKind::Pods) && answers_stay(cx, members);
         entry.gating_plugin = None;
         for member in members {
             if !(stays && member.asked) {
@@ -377,15 +378,24 @@ fn changed_pod(change: &Change) -> Option<&PodInfo> {
     change.new_pod().or_else(|| change.old_pod()).map(|pod| &**pod)
 }
 
-/// Asks PreEnqueue again about the first member that it holds, or the first one. Whether the answer
-/// is the same; `false` if none was asked before.
-fn answer_stays(cx: &mut QueueCx<'_>, members: &mut [QueuedPod]) -> bool {
-    let is_held = |member: &QueuedPod| member.asked && member.gating_plugin.is_some();
-    let held = members.iter().position(is_held);
-    let Some(place) = held.or_else(|| members.iter().position(|member| member.asked)) else { return false };
-    let before = members[place].gating_plugin.clone();
-    run_pre_enqueue(cx, &mut members[place]);
-    members[place].gating_plugin == before
+/// Asks PreEnqueue again about one member for each answer that there is, of each profile. Whether
+/// all of them stay; `false` if none was asked before.
+fn answers_stay(cx: &mut QueueCx<'_>, members: &mut [QueuedPod]) -> bool {
+    let mut answers: SmallVec<[(ProfileIndex, Option<Text>); 4]> = SmallVec::new();
+    for member in members.iter_mut().filter(|member| member.asked) {
+        let is_same = |(profile, held_by): &(ProfileIndex, Option<Text>)| {
+            *profile == member.profile && *held_by == member.gating_plugin
+        };
+        if answers.iter().any(is_same) {
+            continue;
+        }
+        answers.push((member.profile, member.gating_plugin.clone()));
+        run_pre_enqueue(cx, member);
+        if answers.last().is_some_and(|(_, before)| *before != member.gating_plugin) {
+            return false;
+        }
+    }
+    !answers.is_empty()
 }
 
 /// Runs PreEnqueue; `false` if a plugin holds the pod.

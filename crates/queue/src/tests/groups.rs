@@ -162,6 +162,20 @@ fn pods_that_come_or_go_one_by_one_do_not_ask_pre_enqueue_about_all() {
 }
 
 #[test]
+fn a_group_is_held_by_the_plugin_that_holds_it_now() {
+    let mut bed = TestBed::with_groups();
+    bed.set_group(gang(3));
+    let without_claim = member("a").gate("wait");
+    bed.add_member(without_claim.clone());
+    bed.add_member(member("b"));
+    bed.add_member(member("c"));
+    // The gang has its pods. Only the gate of `a` holds it.
+    assert_eq!(bed.places(&["a", "b", "c"]), [Some(Place::Gated); 3]);
+    bed.update(without_claim, member("a").resource_version("2"));
+    assert_eq!(bed.places(&["a", "b", "c"]), [Some(Place::Active); 3]);
+}
+
+#[test]
 fn a_group_that_was_tried_asks_pre_enqueue_about_all_again() {
     let mut bed = TestBed::with_groups();
     bed.set_group(gang(2));

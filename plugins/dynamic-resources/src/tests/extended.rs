@@ -91,12 +91,26 @@ fn created(containers: &[Container]) -> (Vec<(String, i64)>, Vec<String>) {
     )
 }
 
-fn new_claim(containers: &[Container]) -> Created {
+fn of_containers(containers: &[Container]) -> NewClaim {
     let mut objects = Objects::default();
     objects.insert(gpu_class().into());
     let pod = requesting(containers).build();
-    let new = NewClaim::of_pod(&pod, |name| objects.class_of_resource(name)).unwrap();
+    NewClaim::of_pod(&pod, |name| objects.class_of_resource(name)).unwrap()
+}
+
+fn new_claim(containers: &[Container]) -> Created {
+    let new = of_containers(containers);
     Created { claim: new.claim(&[false]).into(), mappings: new.mappings(&[false]) }
+}
+
+#[test]
+fn pairs_of_many_containers_are_not_listed_before_they_have_devices() {
+    // Each container that ends early would use the devices of all others.
+    const MANY: u32 = 50_000;
+    let early = (0..MANY).map(|place| (place, true, 1_000_000));
+    let containers: Vec<Container> = early.chain((MANY..2 * MANY).map(|place| (place, false, 1))).collect();
+    let claim = of_containers(&containers).claim(&[false]);
+    assert_eq!(crate::body(&claim).requests.len(), MANY as usize + 1);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use supercargo_framework::pod::RareSpec;
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::testing::giants::Hostile;
 use supercargo_framework::testing::{Driver, node, node_info, nodes, pod};
-use supercargo_framework::{Code, Context, CycleState, Now, Status};
+use supercargo_framework::{Code, Context, CycleState, Nodes, Now, PodInfo, Status};
 
 use super::*;
 use crate::testing::driver_with_args;
@@ -29,11 +29,17 @@ fn verdict(args: &Value, count: i64) -> Status {
     verdict_with(&objects, args)
 }
 
+/// A pod with the claim `c` under this many names.
+fn pod_with_claim(names: usize) -> PodInfo {
+    let entry =
+        |number| PodClaim { name: format!("c{number}").into(), source: PodClaimSource::Claim("c".into()) };
+    let rare = RareSpec { resource_claims: (0..names).map(entry).collect(), ..RareSpec::default() };
+    pod("p").with_spec(|spec| spec.rare = Some(Box::new(rare))).build()
+}
+
 /// The verdict on a node for a pod with the claim `c`.
 fn verdict_with(objects: &Objects, args: &Value) -> Status {
-    let entry = PodClaim { name: "c".into(), source: PodClaimSource::Claim("c".into()) };
-    let rare = RareSpec { resource_claims: Box::new([entry]), ..RareSpec::default() };
-    let pod = pod("p").with_spec(|spec| spec.rare = Some(Box::new(rare))).build();
+    let pod = pod_with_claim(1);
     let cluster = nodes([node_info(node("n").build(), [])]);
     driver_with_args(args.clone()).verdicts(&pod, &cluster, objects).remove(0)
 }
@@ -50,6 +56,20 @@ fn a_pod_waits_for_a_claim_that_another_is_about_to_write() {
     assert_eq!((status.code(), &*status.message()), (Code::UnschedulableAndUnresolvable, text));
     objects.remove_pending("uid-default/c");
     assert!(verdict_with(&objects, &json!({})).is_success());
+}
+
+#[test]
+fn a_claim_under_many_names_is_looked_at_once_on_each_node() {
+    let mut allocation = allocation("a");
+    allocation.results[0].skips_node_operations = true;
+    let mut objects = Objects::default();
+    objects.insert(claim("c", |claim| claim.allocation = Some(allocation)).into());
+    let (nodes, mut state) = (Nodes::default(), CycleState::new());
+    let cx = Context::new(&nodes, &objects, &[], Now::default());
+    let pre_filter = driver_with_args(json!({})).points.pre_filter.unwrap();
+    pre_filter.pre_filter(&cx, &mut state, &pod_with_claim(10_000));
+    let claims = crate::claims(&state).unwrap();
+    assert_eq!((claims.all.len(), claims.limits.len()), (10_000, 1));
 }
 
 #[test]
