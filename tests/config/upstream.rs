@@ -205,7 +205,8 @@ fn gates_of_upstream(program: &Path) -> Vec<(String, String, bool)> {
     let help = String::from_utf8(output.stdout).unwrap();
     let gate = |line: &str| {
         let (name, rest) = line.trim().strip_prefix("kube:")?.split_once("=true|false (")?;
-        let (stage, default) = rest.strip_suffix(')')?.split_once(" - default=")?;
+        // What follows is about another --min-compatibility-version.
+        let (stage, default) = rest.split_once(')')?.0.split_once(" - default=")?;
         Some((name.to_owned(), stage.to_owned(), default.parse().ok()?))
     };
     help.lines().filter_map(gate).collect()
