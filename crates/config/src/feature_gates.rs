@@ -19,7 +19,6 @@ const NEEDS: &[(Feature, &[Feature])] = &[
     (Feature::TopologyAwareWorkloadScheduling, &[Feature::GenericWorkload]),
     (Feature::PodGroupPreemptionPolicy, &[Feature::GenericWorkload]),
     (Feature::CompositePodGroup, &[Feature::GenericWorkload, Feature::TopologyAwareWorkloadScheduling]),
-    (Feature::DRAFractionalCapacityRange, &[Feature::DRAConsumableCapacity]),
     (Feature::DRAWorkloadResourceClaims, &[Feature::DynamicResourceAllocation, Feature::GenericWorkload]),
 ];
 
@@ -33,6 +32,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "ComponentFlagz",
     "ComponentStatusz",
     "CoordinatedLeaderElection",
+    "DRAFractionalCapacityRange",
     // Of the API server.
     "DRAResourceClaimGranularStatusAuthorization",
     "DRAResourcePoolStatus",

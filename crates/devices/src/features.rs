@@ -44,7 +44,7 @@ impl Features {
                 && enabled(Gate::DRAResourceClaimDeviceStatus),
             consumable_capacity: enabled(Gate::DRAConsumableCapacity),
             device_taints: enabled(Gate::DRADeviceTaints),
-            fractional_capacity_range: enabled(Gate::DRAFractionalCapacityRange),
+            fractional_capacity_range: false,
             partitionable_devices: enabled(Gate::DRAPartitionableDevices),
             prioritized_list: enabled(Gate::DRAPrioritizedList),
         }
