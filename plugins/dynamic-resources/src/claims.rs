@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use supercargo_framework::objects::{
-    Object, ObjectBody as _, Objects, PodGroup, ResourceClaim, Typed, resources,
+    ClaimAllocation, Object, ObjectBody as _, Objects, PodGroup, ResourceClaim, Typed, resources,
 };
 use supercargo_framework::pod_claims::PodClaimName;
 use supercargo_framework::{NodeRecord, PodInfo, Uid};
@@ -135,24 +135,26 @@ pub(super) fn is_allocated(claim: &Object) -> bool {
 
 /// Whether an allocated claim can be used on some nodes only.
 pub(super) fn limits_nodes(claim: &Object) -> bool {
-    body(claim).allocation.as_ref().is_some_and(|allocation| {
-        allocation.node_selector.is_some()
-            || allocation.results.iter().any(|result| result.skips_node_operations)
-    })
+    let allocation = body(claim).allocation.as_ref();
+    allocation.is_some_and(|allocation| allocation.node_selector.is_some() || skips_operations(allocation))
 }
 
 /// Whether an allocated claim cannot be used on the node.
 pub(super) fn excludes(claim: &Object, node: &NodeRecord) -> bool {
     body(claim).allocation.as_ref().is_some_and(|allocation| {
         let selector = allocation.node_selector.as_ref();
-        let skips = allocation.results.iter().any(|result| result.skips_node_operations);
         selector.is_some_and(|selector| !selector.terms.any_matches(node))
-            || (skips && !node.declared_features.iter().any(|it| &**it == "DRAOptionalNodeOperations"))
+            || (skips_operations(allocation)
+                && !node.declared_features.iter().any(|it| &**it == "DRAOptionalNodeOperations"))
     })
 }
 
+fn skips_operations(allocation: &ClaimAllocation) -> bool {
+    allocation.results.iter().any(|result| result.skips_node_operations)
+}
+
 /// The claims without those that come again: a pod may name a claim twice.
-pub(super) fn once_each(claims: &[Arc<Object>]) -> impl Iterator<Item = &Arc<Object>> + Clone {
+pub(super) fn once_each(claims: &[Arc<Object>]) -> impl Iterator<Item = &Arc<Object>> {
     let mut seen = BTreeSet::new();
     claims.iter().filter(move |claim| seen.insert(&*claim.uid))
 }

@@ -34,7 +34,7 @@ pub(super) struct NewClaim {
     wanted: Box<[Wanted]>,
     requests: Box<[ExtendedResource]>,
     template: Object,
-    variants: Mutex<Vec<(Offers, Arc<Variant>)>>,
+    variants: Mutex<Vec<Arc<Variant>>>,
 }
 
 /// Which of the wanted resources a node offers itself.
@@ -165,21 +165,21 @@ impl NewClaim {
         }
         let mut variants = self.variants.lock().unwrap_or_else(PoisonError::into_inner);
         let is_of_node = |offers: &[bool]| self.wanted.iter().map(is_offered).eq(offers.iter().copied());
-        if let Some((_, known)) = variants.iter().find(|(offers, _)| is_of_node(offers)) {
+        let is_for_node = |it: &&Arc<Variant>| it.new.as_ref().is_some_and(|(_, offers)| is_of_node(offers));
+        if let Some(known) = variants.iter().find(is_for_node) {
             return Ok(Some(Arc::clone(known)));
         }
         let offers: Offers = self.wanted.iter().map(is_offered).collect();
         let claim = Arc::new(self.claim(&offers));
-        let new = Some((Arc::clone(&claim), offers.clone()));
-        let variant = Arc::new(Variant { demand: demand(&claim), new });
-        variants.push((offers, Arc::clone(&variant)));
+        let variant = Arc::new(Variant { demand: demand(&claim), new: Some((claim, offers)) });
+        variants.push(Arc::clone(&variant));
         Ok(Some(variant))
     }
 
     /// The bytes of selectors in all variants.
     pub(super) fn bytes(&self) -> usize {
         let variants = self.variants.lock().unwrap_or_else(PoisonError::into_inner);
-        variants.iter().map(|(_, variant)| variant.demand.bytes()).sum()
+        variants.iter().map(|variant| variant.demand.bytes()).sum()
     }
 
     /// The claim for nodes that offer these of the wanted resources.

@@ -189,10 +189,13 @@ impl DynamicResources {
             .filter(|(_, status)| is_rejected_by_claims(status))
             .map(|(node, _)| cx.node(node).node())
             .collect();
+        if nodes.is_empty() {
+            return None;
+        }
         let mut claims = once_each(claims).filter(|claim| is_allocated(claim) && is_asked_for(claim));
         let unavailable = claims.find(|claim| {
-            let is_unusable = !nodes.is_empty() && self.is_unusable(cx, claim);
-            is_unusable || (limits_nodes(claim) && nodes.iter().any(|node| excludes(claim, node)))
+            self.is_unusable(cx, claim)
+                || (limits_nodes(claim) && nodes.iter().any(|node| excludes(claim, node)))
         });
         unavailable.cloned()
     }
