@@ -20,6 +20,8 @@ use crate::support::{self, eventually};
 const DEMAND: &str = "SUPERCARGO_REQUIRE_BROWSER";
 /// How long a page may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
+/// Milliseconds that a script or the loading of a page may take. By default they are 30,000.
+const LIMIT: u32 = 70_000;
 /// One browser at a time: each needs half a gigabyte.
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -62,8 +64,11 @@ impl Browser {
             // Chromium refuses to run as root otherwise, as in a container.
             args.push("--no-sandbox");
         }
-        let options =
-            json!({ "goog:chromeOptions": { "args": args }, "goog:loggingPrefs": { "browser": "ALL" } });
+        let options = json!({
+            "goog:chromeOptions": { "args": args },
+            "goog:loggingPrefs": { "browser": "ALL" },
+            "timeouts": { "script": LIMIT, "pageLoad": LIMIT },
+        });
         let opened = browser.send("POST", "/session", &json!({ "capabilities": { "alwaysMatch": options } }));
         browser.session = format!("/session/{}", opened["sessionId"].as_str().unwrap());
         Some(browser)

@@ -9,12 +9,17 @@ use crate::support::eventually;
 
 /// The texts whose contrast with what is behind them is less than 4.5: WCAG 2.2 AA asks for that.
 const LOW_CONTRAST: &str = r"
+    const context = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+    const parsed = new Map();
     const parse = (text) => {
-        const context = document.createElement('canvas').getContext('2d');
-        context.fillStyle = text;
-        context.fillRect(0, 0, 1, 1);
-        const [r, g, b, a] = context.getImageData(0, 0, 1, 1).data;
-        return { rgb: [r, g, b], a: a / 255 };
+        if (!parsed.has(text)) {
+            context.clearRect(0, 0, 1, 1);
+            context.fillStyle = text;
+            context.fillRect(0, 0, 1, 1);
+            const [r, g, b, a] = context.getImageData(0, 0, 1, 1).data;
+            parsed.set(text, { rgb: [r, g, b], a: a / 255 });
+        }
+        return parsed.get(text);
     };
     const light = ([r, g, b]) => {
         const linear = [r, g, b].map((it) => it / 255).map((it) => it <= 0.04045 ? it / 12.92 : ((it + 0.055) / 1.055) ** 2.4);

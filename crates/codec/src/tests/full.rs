@@ -72,10 +72,8 @@ pub(super) fn node(node: &k8s::Node, declared: &[&str]) -> NodeRecord {
     let meta = &node.metadata;
     let spec = node.spec.clone().unwrap_or_default();
     let status = node.status.clone().unwrap_or_default();
-    let mut allocatable = Resource::default();
-    for (name, amount) in resource_list(status.allocatable.as_ref()) {
-        allocatable.set(&name, amount);
-    }
+    let allocatable = resource_list(status.allocatable.as_ref());
+    let allocatable = Resource::of_node(allocatable.iter().map(|(name, amount)| (name, *amount)));
     let mut images = BTreeMap::new();
     for image in status.images.iter().flatten() {
         for name in image.names.iter().flatten() {

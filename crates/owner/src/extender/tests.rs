@@ -187,7 +187,7 @@ async fn certificates_are_verified_unless_there_is_no_ca_bundle() {
     }
     let missing = ExtenderTls { ca_file: Some("/nowhere/ca.pem".to_owned()), ..tls() };
     let error = HttpExtenders::new(&[config(true, missing)]).await.err().unwrap();
-    let error = format!("{error:#}");
+    let error = full_text(&error);
     assert!(
         error.starts_with(&format!("extender {}", endpoint.url())) && error.contains("/nowhere/ca.pem"),
         "{error}"
