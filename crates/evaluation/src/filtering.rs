@@ -183,13 +183,19 @@ impl Cycle<'_> {
                 continue;
             };
             let call = || extensions.add_pod(state, self.pod, nominated, node);
-            let status = self.plugins.call(Point::PreFilterExtensionAddPod, name, call, Status::code);
-            if !status.is_success() {
+            let status = self.plugins.call(Point::PreFilterExtensionAddPod, name, call, followed);
+            if followed(&status) != Code::Success {
                 return named_error("AddPod", name, &status);
             }
         }
         Status::success()
     }
+}
+
+/// The code of a plugin's AddPod or RemovePod. As Skip says no more than that the state stays as it
+/// is, it counts as Success.
+pub fn followed(status: &Status) -> Code {
+    if status.is_skip() { Code::Success } else { status.code() }
 }
 
 /// The error of a plugin's AddPod or RemovePod.

@@ -11,7 +11,7 @@ use thiserror::Error;
 pub struct Unsignable;
 
 /// Two pods of one profile with equal signatures get the same verdict and raw scores on every node.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signature(Arc<[u8]>);
 
 /// Collects a signature. It keeps the bytes of all parts, not a hash: equal signatures mean equal

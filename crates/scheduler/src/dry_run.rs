@@ -5,10 +5,10 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use supercargo_framework::caching::{Caching, CachingFilters, Scope};
 use supercargo_framework::plugin::{Candidate, FilterPlugin, PreFilterPlugin, RunFilters};
-use supercargo_framework::{CycleState, NodeInfo, PodInfo, PodTotals, Status};
+use supercargo_framework::{Code, CycleState, NodeInfo, PodInfo, PodTotals, Status};
 
 use supercargo_evaluation::cycle::Cycle;
-use supercargo_evaluation::filtering::{Filters, named_error};
+use supercargo_evaluation::filtering::{Filters, followed, named_error};
 use supercargo_evaluation::skipped_filters::SkippedFilters;
 use supercargo_runtime::observer::Point;
 use supercargo_runtime::profile::Named;
@@ -25,14 +25,14 @@ pub(crate) struct DryRun<'a, 'c> {
     followers: SmallVec<[&'a Named<dyn PreFilterPlugin>; 4]>,
 }
 
-/// The change that a plugin's state follows.
+/// A change of a node's pods that a plugin's state follows.
 #[derive(Clone, Copy)]
-enum Extension {
+pub(crate) enum Change {
     AddPod,
     RemovePod,
 }
 
-impl Extension {
+impl Change {
     fn as_str(self) -> &'static str {
         match self {
             Self::AddPod => "AddPod",
@@ -69,14 +69,29 @@ impl<'a, 'c> DryRun<'a, 'c> {
         Self { cycle, filters, caching, of_pods, followers }
     }
 
-    fn follow(&self, extension: Extension, call: &mut dyn FnMut(&dyn PreFilterPlugin) -> Status) -> Status {
+    /// Passes a change of a node's pods to the state. Returns whether the state has changed.
+    pub(crate) fn follow(
+        &self,
+        change: Change,
+        state: &mut CycleState,
+        pod: &PodInfo,
+        changed: &PodInfo,
+        node: &NodeInfo,
+    ) -> Result<bool, Status> {
+        let mut has_changed = false;
         for Named { name, plugin } in &self.followers {
-            let status = self.cycle.plugins.call(extension.point(), name, || call(&**plugin), Status::code);
-            if !status.is_success() {
-                return named_error(extension.as_str(), name, &status);
+            let Some(extensions) = plugin.extensions() else { continue };
+            let call = || match change {
+                Change::AddPod => extensions.add_pod(state, pod, changed, node),
+                Change::RemovePod => extensions.remove_pod(state, pod, changed, node),
+            };
+            let status = self.cycle.plugins.call(change.point(), name, call, followed);
+            if followed(&status) != Code::Success {
+                return Err(named_error(change.as_str(), name, &status));
             }
+            has_changed |= status.is_success();
         }
-        Status::success()
+        Ok(has_changed)
     }
 }
 
@@ -86,10 +101,8 @@ impl RunFilters for DryRun<'_, '_> {
     }
 
     fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, added: &PodInfo, node: &NodeInfo) -> Status {
-        self.follow(Extension::AddPod, &mut |plugin| match plugin.extensions() {
-            Some(extensions) => extensions.add_pod(state, pod, added, node),
-            None => Status::success(),
-        })
+        let followed = self.follow(Change::AddPod, state, pod, added, node);
+        followed.map_or_else(|error| error, |_| Status::success())
     }
 
     fn remove_pod(
@@ -99,10 +112,8 @@ impl RunFilters for DryRun<'_, '_> {
         removed: &PodInfo,
         node: &NodeInfo,
     ) -> Status {
-        self.follow(Extension::RemovePod, &mut |plugin| match plugin.extensions() {
-            Some(extensions) => extensions.remove_pod(state, pod, removed, node),
-            None => Status::success(),
-        })
+        let followed = self.follow(Change::RemovePod, state, pod, removed, node);
+        followed.map_or_else(|error| error, |_| Status::success())
     }
 
     fn extend_preemption(

@@ -11,16 +11,18 @@ use std::sync::Arc;
 use supercargo_framework::caching::CachingFilters as _;
 use supercargo_framework::context::Command;
 use supercargo_framework::objects::GroupKey;
-use supercargo_framework::plugin::{Assignments, GroupCycle, NodeStatuses, Nominations, RunFilters as _};
+use supercargo_framework::plugin::{Assignments, GroupCycle, NodeStatuses, Nominations};
+use supercargo_framework::signature::Signature;
 use supercargo_framework::{Code, Context, CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status, Text, Uid};
 
-use crate::dry_run::DryRun;
+use crate::dry_run::{Change, DryRun};
 use crate::group_cycle::TriedGroup;
 use crate::group_tree::{GroupFailure, Placed, Trial};
 use crate::scheduler::Scheduler;
 use supercargo_evaluation::extender::Calls;
 use supercargo_runtime::observer::{Observation, Point, Timespan};
 use supercargo_runtime::panic_guard::panic_report;
+use supercargo_runtime::profile::ProfileIndex;
 
 /// A member, and the node that it would get.
 struct Proposal {
@@ -28,8 +30,6 @@ struct Proposal {
     member: usize,
     node: NodeIndex,
     placed: Placed,
-    /// Whether its state follows the pods that are added and removed.
-    follows_pods: bool,
 }
 
 struct PostFilterCycle<'a, 'b> {
@@ -41,13 +41,16 @@ struct PostFilterCycle<'a, 'b> {
     proposals: Vec<Proposal>,
     /// Their positions by node.
     by_node: BTreeMap<NodeIndex, Vec<usize>>,
-    /// Whether pods on one node leave the proposals for others alone.
+    /// The positions of those whose state follows pods, by signature. A pod changes the states of
+    /// all of one signature, or of none.
+    followers: BTreeMap<(ProfileIndex, Option<Signature>), Vec<usize>>,
+    /// Whether pods on one node concern only the proposals for it and the followers.
     are_apart: bool,
     /// The positions of those on their nodes.
     on_nodes: Vec<usize>,
     /// The pods that are off their nodes.
     removed: BTreeSet<Uid>,
-    /// The nodes to which pods came back since the proposals were checked.
+    /// The nodes that have changed, or whose followers have, since their proposals were checked.
     unchecked: BTreeSet<NodeIndex>,
     /// The changed nodes, as they were.
     earlier: BTreeMap<NodeIndex, NodeInfo>,
@@ -101,6 +104,7 @@ impl Scheduler {
                 calls,
                 proposals: Vec::new(),
                 by_node: BTreeMap::new(),
+                followers: BTreeMap::new(),
                 are_apart: true,
                 on_nodes: Vec::new(),
                 removed: BTreeSet::new(),
@@ -175,15 +179,18 @@ impl PostFilterCycle<'_, '_> {
             cycle.prepare(&mut state, index).map(|()| DryRun::new(cycle, &state).follow_pods())
         });
         let follows_pods = prepared.map_err(|kind| Status::error(kind.to_string()))?;
-        let is_cached = self.scheduler.profiles.get(queued.profile).table_plugins.is_some();
-        self.are_apart &= is_cached && !follows_pods;
+        let profile = self.scheduler.profiles.get(queued.profile);
+        self.are_apart &= profile.table_plugins.is_some();
         let at = self.proposals.len();
+        if follows_pods {
+            let signature = profile.sign(&self.scheduler.context(self.now), &queued.pod);
+            self.followers.entry((queued.profile, signature)).or_default().push(at);
+        }
         self.by_node.entry(index).or_default().push(at);
         self.proposals.push(Proposal {
             member,
             node: index,
             placed: Placed { node: Arc::clone(node), state },
-            follows_pods,
         });
         let reserves = self.place(at);
         // What it reserves may be missing on other nodes.
@@ -220,25 +227,23 @@ impl PostFilterCycle<'_, '_> {
     }
 
     /// Passes a change of a node's pods to the states that follow it.
-    fn follow(
-        &mut self,
-        pod: &PodInfo,
-        index: NodeIndex,
-        change: fn(&DryRun<'_, '_>, &mut CycleState, &PodInfo, &PodInfo, &NodeInfo) -> Status,
-    ) -> Result<(), Status> {
-        if self.are_apart {
-            return Ok(());
-        }
+    fn follow(&mut self, change: Change, pod: &PodInfo, index: NodeIndex) -> Result<(), Status> {
         let (scheduler, now) = (&*self.scheduler, self.now);
-        for proposal in self.proposals.iter_mut().filter(|it| it.follows_pods) {
-            let queued = &self.group.members[proposal.member];
-            let state = &mut proposal.placed.state;
-            let status = scheduler.with_cycle(now, &queued.pod, queued.profile, |cycle| {
-                let dry_run = DryRun::new(cycle, state);
-                change(&dry_run, state, &queued.pod, pod, scheduler.cache.node_at(index))
-            });
-            if !status.is_success() {
-                return Err(Status::error(status.message()));
+        for ((_, signature), alike) in &self.followers {
+            for at in alike {
+                let proposal = &mut self.proposals[*at];
+                let queued = &self.group.members[proposal.member];
+                let state = &mut proposal.placed.state;
+                let followed = scheduler.with_cycle(now, &queued.pod, queued.profile, |cycle| {
+                    let node = scheduler.cache.node_at(index);
+                    DryRun::new(cycle, state).follow(change, state, &queued.pod, pod, node)
+                });
+                let has_changed = followed.map_err(|error| Status::error(error.message()))?;
+                if has_changed {
+                    self.unchecked.insert(proposal.node);
+                } else if signature.is_some() {
+                    break;
+                }
             }
         }
         Ok(())
@@ -308,19 +313,20 @@ impl GroupCycle for PostFilterCycle<'_, '_> {
             return Ok(());
         }
         self.removed.insert(pod.uid.clone());
-        self.follow(pod, index, |run, state, of, pod, node| run.remove_pod(state, of, pod, node))
+        self.follow(Change::RemovePod, pod, index)
     }
 
     fn add_pod(&mut self, pod: &Arc<PodInfo>) -> Result<(), Status> {
         let Some(index) = self.node_of(pod).filter(|_| self.removed.remove(&pod.uid)) else { return Ok(()) };
         self.scheduler.cache.put_back(&pod.uid);
         self.unchecked.insert(index);
-        self.follow(pod, index, |run, state, of, pod, node| run.add_pod(state, of, pod, node))
+        self.follow(Change::AddPod, pod, index)
     }
 
     fn schedule(&mut self) -> Result<Assignments, Status> {
         self.proposals.clear();
         self.by_node.clear();
+        self.followers.clear();
         self.unchecked.clear();
         self.are_apart = true;
         let Self { scheduler, now, group, calls, .. } = self;
@@ -344,14 +350,16 @@ impl GroupCycle for PostFilterCycle<'_, '_> {
     }
 
     fn still_fits(&mut self) -> bool {
-        let unchecked = std::mem::take(&mut self.unchecked);
         if !self.are_apart {
             return self.all_fit(0..self.proposals.len());
         }
-        let on_them = unchecked.iter().filter_map(|index| self.by_node.get(index)).flatten();
+        let on_them = self.unchecked.iter().filter_map(|index| self.by_node.get(index)).flatten();
         let on_them: Vec<usize> = on_them.copied().collect();
         let fit = self.all_fit(on_them);
         debug_assert_eq!(fit, self.all_fit(0..self.proposals.len()), "pods on other nodes matter");
+        if fit {
+            self.unchecked.clear();
+        }
         fit
     }
 

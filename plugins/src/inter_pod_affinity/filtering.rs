@@ -142,13 +142,16 @@ impl Prepared {
         terms.anti_affinity.visit(other, |key, counted| visit(averse, key, counted.terms));
     }
 
-    /// Adds or removes a pod of a node in a dry run.
-    fn change(&mut self, pod: &PodInfo, changed: &PodInfo, labels: &Labels, sign: i64) {
+    /// Adds or removes a pod of a node in a dry run. Returns whether it counts.
+    fn change(&mut self, pod: &PodInfo, changed: &PodInfo, labels: &Labels, sign: i64) -> bool {
+        let mut is_counted = false;
         self.visit(pod, changed, |counts, key, terms| {
             if let Some(domain) = labels.get(key) {
                 counts.add(key, domain, sign * terms);
+                is_counted = true;
             }
         });
+        is_counted
     }
 
     /// Adds or removes a pod of a node permanently.
@@ -254,8 +257,7 @@ fn change(state: &mut CycleState, pod: &PodInfo, changed: &PodInfo, node: &NodeI
     let Some(prepared) = state.read_mut::<Prepared>() else {
         return Status::error(NOT_PREPARED);
     };
-    prepared.change(pod, changed, &node.node().labels, delta);
-    Status::success()
+    if prepared.change(pod, changed, &node.node().labels, delta) { Status::success() } else { Status::skip() }
 }
 
 impl FilterPlugin for InterPodAffinity {

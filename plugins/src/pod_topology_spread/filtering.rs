@@ -113,18 +113,22 @@ fn count(cx: &Context<'_>, pod: &PodInfo, constraints: &[Constraint]) -> SmallVe
 
 impl Prepared {
     /// Adds or removes a pod of a node in a dry run. Same as upstream, including two quirks:
-    /// terminating pods count, and an empty selector matches any pod.
-    fn change(&mut self, pod: &PodInfo, changed: &PodInfo, node: &NodeRecord, delta: i64) {
+    /// terminating pods count, and an empty selector matches any pod. Returns whether the pod
+    /// counts.
+    fn change(&mut self, pod: &PodInfo, changed: &PodInfo, node: &NodeRecord, delta: i64) -> bool {
+        let mut is_counted = false;
         if changed.namespace != pod.namespace {
-            return;
+            return is_counted;
         }
         let Self { constraints, standings } = self;
         visit(constraints, pod, node, |i, constraint, domain| {
             if constraint.selects(&changed.labels) {
                 standings[i].spread.add(domain, delta);
                 standings[i].floor = floor(constraint, &standings[i].spread);
+                is_counted = true;
             }
         });
+        is_counted
     }
 
     /// Adds or removes a pod of a node permanently; the result equals a recount.
@@ -214,8 +218,7 @@ fn change(state: &mut CycleState, pod: &PodInfo, changed: &PodInfo, node: &NodeI
     let Some(prepared) = state.read_mut::<Prepared>() else {
         return Status::error(NOT_PREPARED);
     };
-    prepared.change(pod, changed, node.node(), delta);
-    Status::success()
+    if prepared.change(pod, changed, node.node(), delta) { Status::success() } else { Status::skip() }
 }
 
 impl FilterPlugin for PodTopologySpread {

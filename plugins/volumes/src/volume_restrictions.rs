@@ -142,8 +142,13 @@ fn change_references(state: &mut CycleState, pod: &PodInfo, by: i64) -> Status {
     let Some(exclusive) = state.read_mut::<Exclusive>() else {
         return not_prepared();
     };
-    exclusive.references += by * exclusive.references_of(pod);
-    Status::success()
+    match exclusive.references_of(pod) {
+        0 => Status::skip(),
+        references => {
+            exclusive.references += by * references;
+            Status::success()
+        }
+    }
 }
 
 /// Only if a profile disables the plugin at PreFilter.

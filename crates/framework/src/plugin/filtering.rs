@@ -66,6 +66,10 @@ pub trait PreFilterPlugin: Send + Sync + 'static {
 
 /// Keeps PreFilter state current while a preemption dry run adds and removes pods.
 ///
+/// Skip means that the state stays as it is, and saves the scheduler calls of Filter. Whether a pod
+/// changes the state of another may depend only on what
+/// [`SignPlugin`](crate::plugin::SignPlugin) writes for the other.
+///
 /// ```
 /// use supercargo_framework::plugin::PreFilterExtensions;
 /// use supercargo_framework::{CycleState, NodeInfo, PodInfo, Status};

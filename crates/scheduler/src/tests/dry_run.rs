@@ -96,7 +96,7 @@ pub(super) fn repelling(pod: PodBuilder, app: &str, key: &str) -> PodBuilder {
     })
 }
 
-fn spreading(pod: PodBuilder, app: &str) -> PodBuilder {
+pub(super) fn spreading(pod: PodBuilder, app: &str) -> PodBuilder {
     let constraint = TopologySpreadConstraint {
         max_skew: 1,
         topology_key: "zone".into(),

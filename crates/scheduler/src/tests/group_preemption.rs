@@ -2,15 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use proptest::prelude::*;
-use supercargo_framework::Uid;
+use supercargo_framework::caching::Stateless;
 use supercargo_framework::objects::{Body, GroupSpec, PodDisruptionBudget, resources};
+use supercargo_framework::plugin::{
+    ExtensionPoints, PreFilter, PreFilterExtensions, PreFilterPlugin, SignPlugin,
+};
 use supercargo_framework::selector::LabelSelector;
+use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, object, pod};
+use supercargo_framework::{Context, CycleState, Features, NodeInfo, Plugin, PodInfo, Status, Uid};
 
-use super::dry_run::repelling;
-use super::groups::{attempts, gang, group_options, member, room, with_cpus};
+use super::dry_run::{repelling, spreading};
+use super::groups::{attempts, gang, group_options, member, options_with_plugins, room, with_cpus};
 use super::test_bed::{TestBed, patched};
 use crate::{Effect, Eviction, Input, Notification, Place, VictimEviction};
 
@@ -332,6 +339,98 @@ fn a_group_waits_while_a_pod_leaves_its_nominated_node() {
     }
     bed.delete_assigned(victim.clone());
     assert_eq!(bed.place("a"), Some(Place::Active), "without a backoff");
+}
+
+/// Counts the pods that PreFilter states follow, and says for each that the state stays.
+#[derive(Default)]
+struct Indifferent(AtomicUsize);
+
+impl Plugin for Indifferent {
+    fn name(&self) -> &'static str {
+        "Indifferent"
+    }
+
+    fn extension_points(self: Arc<Self>) -> ExtensionPoints {
+        ExtensionPoints::new().pre_filter(&self).sign(&self).incremental(&Arc::new(Stateless))
+    }
+}
+
+impl PreFilterPlugin for Indifferent {
+    fn pre_filter(&self, _: &Context<'_>, _: &mut CycleState, _: &PodInfo) -> PreFilter {
+        PreFilter::AllNodes
+    }
+
+    fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
+        Some(self)
+    }
+}
+
+impl PreFilterExtensions for Indifferent {
+    fn add_pod(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Status {
+        self.0.fetch_add(1, Relaxed);
+        Status::skip()
+    }
+
+    fn remove_pod(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Status {
+        Status::skip()
+    }
+}
+
+impl SignPlugin for Indifferent {
+    fn sign(&self, _: &Context<'_>, _: &PodInfo, _: &mut Signer) -> Result<(), Unsignable> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_pod_that_changes_no_state_is_passed_to_one_of_equal_members() {
+    let plugin = Arc::new(Indifferent::default());
+    let more: Vec<Arc<dyn Plugin>> = vec![Arc::clone(&plugin) as _];
+    let mut bed = TestBed::of(options_with_plugins(Features::default(), |_| true, more));
+    bed.node(with_cpus("n", "4"));
+    bed.all_assigned(&["w", "x", "y", "z"].map(|name| low(name, "1", "n")));
+    bed.group(important(3));
+    bed.pods(&["a", "b", "c"].map(|name| worker(name, "1")));
+    bed.cycle();
+    assert!(!victims(&bed.effects()).is_empty());
+    assert_eq!(plugin.0.load(Relaxed), 4, "each pod comes back once");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Members with affinity and spread constraints: `still_fits` asserts that those of unchanged
+    /// nodes and states still fit.
+    #[test]
+    fn members_whose_state_stays_still_fit(
+        lows in proptest::collection::vec((0..4_usize, 0..3_usize), 1..10),
+        kinds in proptest::collection::vec(0..5_u8, 1..6),
+    ) {
+        let mut bed = bed((0..4).map(|i| {
+            let name = format!("n{i}");
+            with_cpus(&name, "3").label("kubernetes.io/hostname", &name).label("zone", &format!("z{}", i % 2))
+        }));
+        for (i, (node, app)) in lows.iter().enumerate() {
+            let pod = low(&format!("low{i}"), "1", &format!("n{node}"));
+            bed.assigned(pod.label("app", ["a", "b", "c"][*app]));
+        }
+        bed.group(important(1));
+        for (i, kind) in kinds.iter().enumerate() {
+            let pod = worker(&format!("p{i}"), "2").label("app", "a");
+            bed.pod(match kind {
+                0 => pod,
+                1 => repelling(pod, "a", "kubernetes.io/hostname"),
+                2 => repelling(pod, "b", "zone"),
+                3 => spreading(pod, "a"),
+                _ => spreading(pod, "b"),
+            });
+        }
+        let before = room(&bed, 4);
+        bed.cycle();
+        if (0..kinds.len()).all(|i| bed.node_of(&format!("p{i}")).is_none()) {
+            prop_assert_eq!(room(&bed, 4), before);
+        }
+    }
 }
 
 /// Pods on a node: CPUs, priority, whether they have a host port, and their group, which is
