@@ -1,12 +1,14 @@
 //! PodDisruptionBudgets, which preemption respects if possible.
 
+use std::collections::BTreeMap;
+
 use supercargo_framework::PodInfo;
 use supercargo_framework::objects::{PodDisruptionBudget, Typed};
 
 use super::victim::{PodOnNode, Victim};
 
-/// The budgets that protect pods.
-pub(super) struct Budgets<'a>(Vec<Typed<'a, PodDisruptionBudget>>);
+/// The budgets that protect pods, by namespace.
+pub(super) struct Budgets<'a>(BTreeMap<&'a str, Vec<Typed<'a, PodDisruptionBudget>>>);
 
 impl<'a> Budgets<'a> {
     /// Collects the budgets. A budget with an absent or empty selector protects nothing.
@@ -14,7 +16,11 @@ impl<'a> Budgets<'a> {
         let protects = |budget: &Typed<'_, PodDisruptionBudget>| {
             budget.selector.as_ref().is_some_and(|selector| !selector.is_empty())
         };
-        Self(all.filter(protects).collect())
+        let mut by_namespace: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for budget in all.filter(protects) {
+            by_namespace.entry(budget.object.namespace()).or_default().push(budget);
+        }
+        Self(by_namespace)
     }
 
     /// Puts victims whose eviction violates budgets before all others, each with the number of its
@@ -22,9 +28,12 @@ impl<'a> Budgets<'a> {
     /// budgets still allow, up to the first that allows no more. As upstream, the budgets after it
     /// stay as they are.
     pub(super) fn violated_first(&self, potential: Vec<Victim>) -> Vec<(Victim, usize)> {
-        let mut allowed: Vec<_> = self.0.iter().map(|budget| budget.disruptions_allowed).collect();
+        let mut allowed: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
         let mut violates = |PodOnNode { pod, .. }: &&PodOnNode| {
-            let mut matching = self.0.iter().zip(&mut allowed).filter(|(budget, _)| protects(budget, pod));
+            let Some((namespace, budgets)) = self.0.get_key_value(&*pod.namespace) else { return false };
+            let start = || budgets.iter().map(|budget| budget.disruptions_allowed).collect();
+            let allowed = allowed.entry(*namespace).or_insert_with(start);
+            let mut matching = budgets.iter().zip(allowed).filter(|(budget, _)| protects(budget, pod));
             matching.any(|(_, allowed)| {
                 *allowed = allowed.saturating_sub(1);
                 *allowed < 0
