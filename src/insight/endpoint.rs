@@ -17,6 +17,7 @@ use supercargo_client::host::Clock;
 use supercargo_framework::Timestamp;
 use supercargo_scheduler::Fork;
 use supercargo_serving::{QueryPage, QueryResponse};
+use supercargo_telemetry::metrics::Metrics;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -126,6 +127,7 @@ pub(crate) struct Insight {
     clock: Arc<dyn Clock>,
     generations: watch::Receiver<Generation>,
     catalog: Catalog,
+    metrics: Arc<Metrics>,
     /// Cancelled once the scheduler knows the cluster.
     synced: CancellationToken,
     /// The last copy of the state, while it may be used.
@@ -156,11 +158,13 @@ impl Insight {
         clock: Arc<dyn Clock>,
         generations: watch::Receiver<Generation>,
         catalog: Catalog,
+        metrics: Arc<Metrics>,
         synced: CancellationToken,
     ) -> Self {
         let semaphore = |places| Arc::new(Semaphore::new(places));
         let (places, running) = (semaphore(MOST_RUNNING + MOST_WAITING), semaphore(MOST_RUNNING));
-        Self { mailbox, clock, generations, catalog, synced, kept: Mutex::default(), places, running }
+        let kept = Mutex::default();
+        Self { mailbox, clock, generations, catalog, metrics, synced, kept, places, running }
     }
 
     /// Whether the scheduler knows the cluster.
@@ -191,11 +195,15 @@ impl Insight {
 
     /// The endpoints of the questions, by path.
     pub(crate) fn endpoints(self: &Arc<Self>) -> BTreeMap<String, QueryPage> {
-        let endpoint = |(name, ask): (&str, Parse)| {
+        let endpoint = |(name, ask): (&'static str, Parse)| {
             let insight = Arc::clone(self);
             let page: QueryPage = Arc::new(move |query| {
                 let insight = Arc::clone(&insight);
-                Box::pin(async move { insight.answer(ask, &query).await })
+                Box::pin(async move {
+                    let response = insight.answer(ask, &query).await;
+                    insight.metrics.question_answered(name, response.status().as_u16());
+                    response
+                })
             });
             (format!("{PATH}{name}"), page)
         };
@@ -266,6 +274,7 @@ impl Insight {
         });
         let (fork, as_of, took) = copy.await.context("the scheduler has stopped")?;
         let fork = fork.context("the configuration is being replaced; ask again")??;
+        self.metrics.state_copied(took);
         let until = Instant::now() + took * SHARE;
         let new = Arc::new(SharedFork { fork: BlockingMutex::new(fork), config, as_of, until });
         let old = kept.replace(Arc::clone(&new));
@@ -372,6 +381,20 @@ mod tests {
         assert_eq!(why(&insight, "p").await.unwrap().0, 200);
         drop(insight);
         assert_eq!(owner.join().unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn answers_and_copies_are_counted() {
+        let (insight, _owner) = owner();
+        let ask = &insight.endpoints()["/insight/why"];
+        for pod in ["p", "q", "p"] {
+            let _ = ask(pairs(&[("pod", pod)])).await;
+        }
+        let text = insight.metrics.encode().await;
+        let has = |line: &str| assert!(text.lines().any(|it| it == line), "{line}: {text}");
+        has(r#"supercargo_insight_questions_total{question="why",code="200"} 2"#);
+        has(r#"supercargo_insight_questions_total{question="why",code="422"} 1"#);
+        assert!(text.contains("supercargo_insight_copy_duration_seconds_count "), "{text}");
     }
 
     #[tokio::test]

@@ -35,6 +35,7 @@ use crate::insight::endpoint::Insight;
 use crate::insight::{Files, open_record};
 use crate::reload::Generation;
 use supercargo_owner::owner::{Mailbox, Message};
+use supercargo_telemetry::metrics::Metrics;
 
 /// The bars of the drawing above the scrub bar.
 const BARS: usize = 120;
@@ -95,12 +96,14 @@ impl Replay {
         let (fork, current) = files.at(extent.end, &catalog, config.as_deref())?;
         let time = Arc::new(ShownTime(Mutex::new(fork.now())));
         let shown = Arc::new(Shown(Mutex::new(fork)));
+        // Nobody reads them.
+        let metrics = Metrics::new(&current.features);
         let (generations, followed) = watch::channel(Generation::first(current));
         let synced = CancellationToken::new();
         synced.cancel();
         let mailbox = own(Arc::clone(&shown));
         let clock = Arc::clone(&time) as Arc<dyn Clock>;
-        let insight = Arc::new(Insight::new(mailbox, clock, followed, catalog.clone(), synced));
+        let insight = Arc::new(Insight::new(mailbox, clock, followed, catalog.clone(), metrics, synced));
         let seeks = Seeks::new(extent.end);
         Ok(Arc::new(Self { files, config, catalog, extent, shown, time, generations, insight, seeks }))
     }

@@ -196,10 +196,14 @@ impl Process {
 
     /// Answers questions. The catalog has the plugins of the configuration.
     pub(super) fn insight(&self, catalog: &Catalog) -> Arc<Insight> {
-        let (clock, generations) = (Arc::clone(&self.host.clock), self.generations.subscribe());
-        let insight =
-            Insight::new(self.mailbox.clone(), clock, generations, catalog.clone(), self.synced.clone());
-        Arc::new(insight)
+        Arc::new(Insight::new(
+            self.mailbox.clone(),
+            Arc::clone(&self.host.clock),
+            self.generations.subscribe(),
+            catalog.clone(),
+            Arc::clone(&self.metrics),
+            self.synced.clone(),
+        ))
     }
 
     /// State that the endpoints serve.

@@ -101,6 +101,15 @@ impl QueryResponse {
         Self::Text { status, text, content_type: text::PLAIN, headers: Vec::new() }
     }
 
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Text { status, .. } => *status,
+            Self::Stream { .. } => StatusCode::OK,
+            Self::Busy => StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+
     /// With this header. A value that no header can have is left out.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: String) -> Self {

@@ -15,6 +15,7 @@ mod text;
 mod value;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -114,6 +115,16 @@ impl Metrics {
     /// Counts dropped trace spans.
     pub fn trace_spans_dropped(&self, reason: &str) -> Arc<Counter> {
         self.series.trace_spans_dropped.with(&[reason])
+    }
+
+    /// Reports the answer to a question, with its HTTP status.
+    pub fn question_answered(&self, question: &str, code: u16) {
+        self.series.insight_questions.with(&[question, &code.to_string()]).increment();
+    }
+
+    /// Reports how long the scheduler thread took to copy its state.
+    pub fn state_copied(&self, took: Duration) {
+        only(&self.series.insight_copy_duration).observe(took.as_secs_f64());
     }
 
     /// The content of `/metrics`, as [`CONTENT_TYPE`]. Queries the scheduler between two cycles.

@@ -8,6 +8,7 @@ use supercargo_config::{Catalog, Config};
 use supercargo_framework::Now;
 use supercargo_framework::testing::{node, pod};
 use supercargo_scheduler::{Input, Notification, Scheduler};
+use supercargo_telemetry::metrics::Metrics;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -18,10 +19,11 @@ use supercargo_owner::owner::{Mailbox, Message};
 
 pub(crate) fn insight(mailbox: Mailbox) -> Arc<Insight> {
     let config = Config::default_with(&Catalog::in_tree()).unwrap();
+    let metrics = Metrics::new(&config.features);
     let (_, generations) = watch::channel(Generation::first(Arc::new(config)));
     let (clock, synced) = (Arc::new(SystemClock::default()), CancellationToken::new());
     synced.cancel();
-    Arc::new(Insight::new(mailbox, clock, generations, Catalog::in_tree(), synced))
+    Arc::new(Insight::new(mailbox, clock, generations, Catalog::in_tree(), metrics, synced))
 }
 
 /// A scheduler with a node and a pod that fits, and the number of its copies.

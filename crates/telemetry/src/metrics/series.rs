@@ -67,6 +67,8 @@ series! {
     config_successful: Gauge = CONFIG_SUCCESSFUL,
     cache_mismatches: Counter = CACHE_MISMATCHES,
     trace_spans_dropped: Counter = TRACE_SPANS_DROPPED,
+    insight_questions: Counter = INSIGHT_QUESTIONS,
+    insight_copy_duration: Histogram = INSIGHT_COPY_DURATION,
 }
 
 /// The single series of a family without labels.

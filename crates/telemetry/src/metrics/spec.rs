@@ -285,6 +285,10 @@ families! {
         "Differences between informers and scheduler that the cache comparer found, by kind (pod, node, or sum of a node's requests).");
     TRACE_SPANS_DROPPED = counter("supercargo_trace_spans_dropped_total", &["reason"],
         "Trace spans dropped, by reason: unfinished (the attempt never ended), queue_full, or not_taken (rejected by the collector).");
+    INSIGHT_QUESTIONS = counter("supercargo_insight_questions_total", &["question", "code"],
+        "Questions to the scheduler by HTTP status of the answer.");
+    INSIGHT_COPY_DURATION = histogram("supercargo_insight_copy_duration_seconds", &[], ATTEMPTS,
+        "Time that the scheduler thread takes to copy its state for questions.");
 }
 
 #[cfg(test)]
