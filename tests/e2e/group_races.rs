@@ -268,7 +268,8 @@ impl Bed<'_> {
         eventually(&format!("{key} is queued"), PATIENCE, probe, String::new);
     }
 
-    /// What happened in a race: the calls for pods in their order, and the events.
+    /// What happened in a race: the calls for pods in their order, the events, and the conditions
+    /// of the group.
     fn race(&self, race: &Race) -> String {
         let namespace = &self.namespace(race.name);
         self.group(namespace, "g", race.min_count);
@@ -304,8 +305,27 @@ impl Bed<'_> {
         let state = || format!("{:?}\n{:#?}", self.asked(namespace), events());
         let events = eventually(&what, PATIENCE, probe, state);
         let asked = self.asked(namespace);
+        let condition = self.condition_of_group(namespace);
         self.delete_pods(namespace);
-        format!("{}: {asked:?}\n{}\n", race.name, events.join("\n")).replace(namespace, "{namespace}")
+        let events = events.join("\n");
+        format!("{}: {asked:?}\n{events}\ngroup {condition}\n", race.name).replace(namespace, "{namespace}")
+    }
+
+    /// The condition of the group `g`, once it is scheduled.
+    fn condition_of_group(&self, namespace: &str) -> String {
+        let path = format!("/apis/scheduling.k8s.io/v1beta1/namespaces/{namespace}/podgroups/g");
+        let conditions = || self.cluster.get(&path)["status"]["conditions"].take();
+        let is_scheduled = |conditions: &Value| {
+            let mut conditions = conditions.as_array().into_iter().flatten();
+            conditions.any(|it| it["type"] == "PodGroupInitiallyScheduled" && it["status"] == "True")
+        };
+        let probe = || Some(conditions()).filter(is_scheduled);
+        let mut found =
+            eventually(&format!("{path} is scheduled"), PATIENCE, probe, || conditions().to_string());
+        for condition in found.as_array_mut().into_iter().flatten() {
+            condition["lastTransitionTime"].take();
+        }
+        found.to_string()
     }
 
     fn delete_pods(&self, namespace: &str) {

@@ -87,6 +87,8 @@ pub struct Seen {
     kind: RequestKind,
     /// Of a claim: whether it had devices.
     was_allocated: bool,
+    /// Of a PodGroup: whether its condition said that it had been scheduled.
+    was_scheduled: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -215,12 +217,20 @@ impl InvariantChecker {
             let pod = ask(server, Method::GET, &path, None).await.1;
             Self::lose_member(checker, server, &pod).await;
         }
-        Seen { from: from.clone(), method: request.method().clone(), path, kind, was_allocated }
+        let was_scheduled = Self::is_scheduled(server, &path).await;
+        Seen {
+            from: from.clone(),
+            method: request.method().clone(),
+            path,
+            kind,
+            was_allocated,
+            was_scheduled,
+        }
     }
 
     /// Sees the outcome of a request.
     pub async fn after(checker: &Mutex<Self>, server: &ApiServer, seen: Seen, status: StatusCode) {
-        let Seen { from, method, path, kind, was_allocated } = seen;
+        let Seen { from, method, path, kind, was_allocated, was_scheduled } = seen;
         {
             let mut checker = checker.lock();
             checker.note(format_args!("{} {method} {path} {}", from.process, status.as_u16()));
@@ -253,6 +263,7 @@ impl InvariantChecker {
                 Self::see_member(checker, server, &pod).await;
             }
             RequestKind::Claim if !was_allocated => Self::check_devices(checker, server, &from, &path).await,
+            RequestKind::Write => Self::check_condition(checker, server, &from, &path, was_scheduled).await,
             _ => {}
         }
     }

@@ -85,6 +85,8 @@ pub enum Sabotage {
     SplitGang,
     /// The roots of trees are ignored, so that trees start in part.
     SplitTree,
+    /// The condition of a group that has been scheduled turns back.
+    TurnedCondition,
     /// Memory grows with each binding.
     KeptBytes,
 }
@@ -129,6 +131,7 @@ impl Sabotage {
             Self::LostReservation => "is not its own",
             Self::LargeTables => "bytes of evaluation tables",
             Self::SplitGang | Self::SplitTree => "parts",
+            Self::TurnedCondition => "is not scheduled any more",
             Self::KeptBytes => "bytes of memory",
         }
     }
@@ -158,7 +161,8 @@ impl Saboteur {
     /// Whether this one of the sabotaged kind is affected: every fifth of frequent kinds, and all
     /// of rare ones.
     fn hits(&mut self, is_kind: bool) -> bool {
-        let is_rare = matches!(self.how, Sabotage::LostRead | Sabotage::LostEviction | Sabotage::LostPreBind);
+        use Sabotage::{LostEviction, LostPreBind, LostRead, TurnedCondition};
+        let is_rare = matches!(self.how, LostRead | LostEviction | LostPreBind | TurnedCondition);
         self.seen += u64::from(is_kind);
         is_kind && (is_rare || self.seen % 5 == 3)
     }
@@ -181,6 +185,7 @@ impl CarryOut for Saboteur {
                 | (Sabotage::LostEvent, Effect::RecordEvent(_))
                 | (Sabotage::LostEviction, Effect::Evict { .. })
                 | (Sabotage::LostPreBind, Effect::StartPreBind { .. })
+                | (Sabotage::TurnedCondition, Effect::PatchGroupStatus(_))
         );
         if !self.hits(is_kind) {
             self.effects.carry_out(effect);
@@ -195,6 +200,12 @@ impl CarryOut for Saboteur {
             }
             (Sabotage::WrongNode, Effect::Bind { pod, extenders, binders, .. }) => {
                 self.effects.carry_out(Effect::Bind { pod, node: "node-0".into(), extenders, binders });
+            }
+            (Sabotage::TurnedCondition, Effect::PatchGroupStatus(patch)) => {
+                let mut back = patch.clone();
+                back.condition.status = "False".into();
+                self.effects.carry_out(Effect::PatchGroupStatus(patch));
+                self.effects.carry_out(Effect::PatchGroupStatus(back));
             }
             (Sabotage::KeptBytes, effect) => {
                 self.lost.push(vec![1; KEPT_BYTES]);

@@ -1,6 +1,7 @@
 //! Gangs and trees of gangs: none starts in part.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
@@ -8,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use supercargo_apiserver::ApiServer;
 
-use super::{BoundPod, InvariantChecker};
+use super::{BoundPod, InvariantChecker, Sender};
 use crate::api::{COMPOSITES, POD_GROUPS, ask, name};
 
 /// How long after the first pod of a gang the others are bound. All are decided at once.
@@ -23,6 +24,8 @@ pub(super) struct Gangs {
     lost: Vec<(Member, Duration)>,
     /// Until when faults may end a start half-way.
     disturbed: Duration,
+    /// Who wrote that a group is scheduled, by path.
+    scheduled_by: BTreeMap<String, Arc<str>>,
 }
 
 /// A gang or a tree.
@@ -74,6 +77,7 @@ impl Gangs {
     pub(super) fn restored(&mut self) {
         self.starting.values_mut().for_each(|gang| gang.began = None);
         self.lost.clear();
+        self.scheduled_by.clear();
     }
 
     fn start(&mut self, name: String, least: Option<usize>, part: String, now: Duration) {
@@ -119,6 +123,37 @@ impl InvariantChecker {
         checker.gangs.start(gang.clone(), least, uid, now);
         if let Some((tree, least)) = tree {
             checker.gangs.start(tree, least, gang, now);
+        }
+    }
+
+    /// Whether the group of this status has been scheduled, as its condition says. `false` for paths
+    /// of other objects.
+    pub(super) async fn is_scheduled(server: &ApiServer, path: &str) -> bool {
+        let Some(group) = path.strip_suffix("/status").filter(|group| group.starts_with(POD_GROUPS)) else {
+            return false;
+        };
+        let group = ask(server, Method::GET, group, None).await.1;
+        let mut conditions = group["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|it| it["type"] == "PodGroupInitiallyScheduled" && it["status"] == "True")
+    }
+
+    /// A group that has been scheduled stays so. Another process may not know of it yet.
+    pub(super) async fn check_condition(
+        checker: &Mutex<Self>,
+        server: &ApiServer,
+        from: &Sender,
+        path: &str,
+        was_scheduled: bool,
+    ) {
+        let is_scheduled = Self::is_scheduled(server, path).await;
+        let mut checker = checker.lock();
+        if is_scheduled && !was_scheduled {
+            checker.gangs.scheduled_by.insert(path.to_owned(), Arc::clone(&from.process));
+        } else if was_scheduled && checker.gangs.scheduled_by.get(path) == Some(&from.process) {
+            checker.trace.count("checks of scheduled groups", 1);
+            if !is_scheduled {
+                checker.fail(format!("{}: {path} is not scheduled any more", from.process));
+            }
         }
     }
 
