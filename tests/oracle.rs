@@ -249,6 +249,10 @@ fn kind_of(path: &str) -> String {
         ["trials", _, part @ ("filters" | "scores"), _, plugin, ..] => format!("trials.{part}.{plugin}"),
         ["pods" | "groups" | "events" | "trials", _, ref rest @ ..] => [&parts[..1], rest].concat().join("."),
         ["cycle", "preemption", ..] => "cycle.preemption".to_owned(),
+        ["writes", ..] => {
+            let is_name = |part: &&&str| part.parse::<usize>().is_err();
+            parts.iter().filter(is_name).copied().collect::<Vec<_>>().join(".")
+        }
         _ => path.to_owned(),
     }
 }

@@ -70,6 +70,13 @@ pub(super) fn compared(
             {
                 return false;
             }
+            if difference.path == "writes" {
+                let [theirs, ours] =
+                    [&theirs, &ours].map(|answer| others(&answer["writes"], &other_messages));
+                if theirs == ours {
+                    return false;
+                }
+            }
             let excuse = meant.excuse(difference).filter(|entry| {
                 let times = times.entry(*entry).or_default();
                 // A move is among those of entities, too.
@@ -99,6 +106,19 @@ pub(super) fn compared(
         comparison.found.push(Difference { step, path, upstream: text(upstream), ours: text(ours) });
     }
     comparison
+}
+
+/// The writes but those of these conditions of groups.
+fn others<'a>(writes: &'a Value, conditions: &BTreeSet<String>) -> Vec<&'a Value> {
+    let groups: BTreeSet<&str> = conditions
+        .iter()
+        .filter_map(|path| path.strip_prefix("groups.")?.strip_suffix(".condition")?.split_once('/'))
+        .map(|(_, name)| name)
+        .collect();
+    let is_other = |write: &&Value| {
+        write["resource"] != "podgroups" || write["name"].as_str().is_none_or(|name| !groups.contains(name))
+    };
+    writes.as_array().into_iter().flatten().filter(is_other).collect()
 }
 
 /// The error of a pod that no node is a candidate for.
@@ -278,6 +298,13 @@ fn compare(step: usize, path: &str, upstream: &Value, ours: &Value, found: &mut 
                 compare(step, &path, theirs.unwrap_or(&Value::Null), mine.unwrap_or(&Value::Null), found);
             }
         }
+        (Value::Array(theirs), Value::Array(mine))
+            if path.starts_with("writes") && theirs.len() == mine.len() =>
+        {
+            for (index, (theirs, mine)) in theirs.iter().zip(mine).enumerate() {
+                compare(step, &format!("{path}.{index}"), theirs, mine, found);
+            }
+        }
         _ if upstream == ours => {}
         _ => found.push(Difference {
             step,
@@ -406,7 +433,7 @@ fn matches(pattern: &str, path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::answer::Event;
+    use crate::oracle::answer::{Condition, Event, Group};
 
     fn answer() -> Answer {
         let pod = Pod { place: "active".to_owned(), ..Pod::default() };
@@ -476,6 +503,27 @@ mod tests {
         let times = |times: u64| Answer { moves: [("active/X".to_owned(), times)].into(), ..ours.clone() };
         assert!(found(std::slice::from_ref(&theirs), &[times(2)], excused).is_empty());
         assert_eq!(found(&[theirs], &[times(1)], excused), ["pods.a/c.place"]);
+    }
+
+    #[test]
+    fn a_condition_whose_message_stays_need_not_be_written() {
+        let with = |message: &str, written: &[&str]| {
+            let condition = Condition { message: message.to_owned(), ..Condition::default() };
+            let patch = |name: &&str| Write {
+                resource: "podgroups".to_owned(),
+                name: (*name).to_owned(),
+                ..Write::default()
+            };
+            Answer {
+                groups: [("a/g".to_owned(), Group { condition: Some(condition), since: 0 })].into(),
+                writes: written.iter().map(patch).collect(),
+                ..Answer::default()
+            }
+        };
+        let excused = "{scenario: s, path: groups.*.condition.message, reason: because}";
+        assert!(found(&[with("x", &["g"])], &[with("y", &[])], excused).is_empty());
+        assert_eq!(found(&[with("x", &["g"])], &[with("x", &[])], ""), ["writes"]);
+        assert_eq!(found(&[with("x", &["h"])], &[with("y", &[])], excused), ["writes"]);
     }
 
     #[test]

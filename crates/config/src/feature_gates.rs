@@ -19,6 +19,7 @@ const NEEDS: &[(Feature, &[Feature])] = &[
     (Feature::TopologyAwareWorkloadScheduling, &[Feature::GenericWorkload]),
     (Feature::PodGroupPreemptionPolicy, &[Feature::GenericWorkload]),
     (Feature::CompositePodGroup, &[Feature::GenericWorkload, Feature::TopologyAwareWorkloadScheduling]),
+    (Feature::DRAFractionalCapacityRange, &[Feature::DRAConsumableCapacity]),
     (Feature::DRAWorkloadResourceClaims, &[Feature::DynamicResourceAllocation, Feature::GenericWorkload]),
 ];
 
@@ -32,7 +33,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "ComponentFlagz",
     "ComponentStatusz",
     "CoordinatedLeaderElection",
-    "DRAFractionalCapacityRange",
     // Of the API server.
     "DRAResourceClaimGranularStatusAuthorization",
     "DRAResourcePoolStatus",

@@ -44,7 +44,7 @@ impl Features {
                 && enabled(Gate::DRAResourceClaimDeviceStatus),
             consumable_capacity: enabled(Gate::DRAConsumableCapacity),
             device_taints: enabled(Gate::DRADeviceTaints),
-            fractional_capacity_range: false,
+            fractional_capacity_range: enabled(Gate::DRAFractionalCapacityRange),
             partitionable_devices: enabled(Gate::DRAPartitionableDevices),
             prioritized_list: enabled(Gate::DRAPrioritizedList),
         }

@@ -103,6 +103,8 @@ features! {
     DRADeviceTaints: alpha alpha beta ga_unlocked,
     /// Extended resources are served by devices.
     DRAExtendedResource: alpha alpha beta ga,
+    /// Policies of capacity have ranges in thousandths.
+    DRAFractionalCapacityRange: absent absent absent beta_off,
     /// Devices share counters, and say on which nodes they can be used.
     DRAPartitionableDevices: alpha alpha beta beta,
     /// Requests have alternatives.

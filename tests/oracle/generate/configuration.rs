@@ -128,6 +128,12 @@ pub(super) fn feature_gates(random: &mut Random, percent: u32) -> BTreeMap<Strin
     if gates.get(Feature::DRADeviceTaints.name()) == Some(&false) {
         gates.insert(Feature::DRADeviceTaintRules.name().to_owned(), false);
     }
+    if gates.get(Feature::DRAConsumableCapacity.name()) == Some(&false) {
+        gates.remove(Feature::DRAFractionalCapacityRange.name());
+        // Upstream's allocator for less than one of the two visits pools in random order.
+        gates.remove(Feature::DRADeviceBindingConditions.name());
+        gates.remove(Feature::DRAResourceClaimDeviceStatus.name());
+    }
     if gates.get(Feature::PodLevelResources.name()) == Some(&false) {
         gates.insert(Feature::InPlacePodLevelResourcesVerticalScaling.name().to_owned(), false);
     }

@@ -168,7 +168,11 @@ impl Generator<'_> {
         }
         if self.has(Kind::SharedDevices) {
             device["allowMultipleAllocations"] = json!(true);
-            if device["capacity"].is_object() && self.random.chance(75) {
+            if self.mix.of(Kind::DeviceConditions) > 0 {
+                // While a pod waits for its devices, upstream counts what it has of them twice.
+                device["capacity"] =
+                    json!({ "memory": { "value": "1Pi", "requestPolicy": { "default": "1Gi" } } });
+            } else if device["capacity"].is_object() && self.random.chance(75) {
                 device["capacity"]["memory"]["requestPolicy"] = self.request_policy();
             }
         }
@@ -176,11 +180,6 @@ impl Generator<'_> {
             device["taints"] = json!(self.device_taints());
         }
         if self.has(Kind::DeviceConditions) {
-            if device["allowMultipleAllocations"] == true {
-                // While a pod waits for a shared device, upstream counts what it has of it twice.
-                device["capacity"] =
-                    json!({ "memory": { "value": "1Pi", "requestPolicy": { "default": "1Gi" } } });
-            }
             device["bindingConditions"] = json!(["example.com/attached"]);
             device["bindingFailureConditions"] = json!(["example.com/broken"]);
             if self.random.chance(40) {
