@@ -186,16 +186,18 @@ fn align_arrivals(before: &Answer, answers: [&mut Answer; 2]) {
     }
 }
 
-/// On upstream's side, the informer shows an allocated claim before the plugin assumes it, which is
-/// one more change for held pods that a plugin without events has rejected.
+/// On upstream's side, the informer shows a claim that a binding writes before the plugin assumes
+/// it or gives it up. That is one more change for held pods that a plugin without events, or an
+/// extender, has rejected.
 fn align_assumed(theirs: &mut Answer, ours: &Answer) {
     const UPDATE: &str = "unschedulable/resource.k8s.io/ResourceClaimUpdate";
-    let is_allocation = |write: &&Write| write.verb == "update status" && write.resource == "resourceclaims";
-    let allocations = ours.writes.iter().filter(is_allocation).count();
+    let is_of_claim = |write: &&Write| write.verb.ends_with(" status") && write.resource == "resourceclaims";
+    let changes = ours.writes.iter().filter(is_of_claim).count();
     let is_concerned = |pod: &&Pod| {
-        pod.place == "gated" && pod.unschedulable_plugins.iter().any(|plugin| *plugin == TURNSTILE)
+        let mut plugins = pod.unschedulable_plugins.iter();
+        pod.place == "gated" && plugins.any(|plugin| [TURNSTILE, "Extender"].contains(&&**plugin))
     };
-    let most = (allocations * ours.pods.values().filter(is_concerned).count()) as u64;
+    let most = (changes * ours.pods.values().filter(is_concerned).count()) as u64;
     for (theirs, ours) in [(&mut theirs.moves, &ours.moves), (&mut theirs.entities, &ours.entities)] {
         for (name, count) in theirs.iter_mut().filter(|(name, _)| name.ends_with(UPDATE)) {
             let here = ours.get(name).copied().unwrap_or_default();

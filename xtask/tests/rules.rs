@@ -291,6 +291,7 @@ const FIXED_HASHES: &[(&str, &[&str])] = &[
         &[
             "crates/evaluation/src/cache.rs",
             "crates/evaluation/src/extender_calls.rs",
+            "crates/evaluation/src/shared_set.rs",
             "crates/framework/src/nodes.rs",
             "crates/scheduler/src/what_if/cluster.rs",
         ],

@@ -102,8 +102,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// A copy for tables that read nothing yet. It shares the nodes and the pods on them until one of
-    /// the two changes them.
+    /// A copy for tables that read nothing yet. It shares the nodes and the pods on them until one
+    /// of the two changes them.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self {

@@ -126,8 +126,8 @@ impl InvariantChecker {
         }
     }
 
-    /// Whether the group of this status has been scheduled, as its condition says. `false` for paths
-    /// of other objects.
+    /// Whether the group of this status has been scheduled, as its condition says. `false` for
+    /// paths of other objects.
     pub(super) async fn is_scheduled(server: &ApiServer, path: &str) -> bool {
         let Some(group) = path.strip_suffix("/status").filter(|group| group.starts_with(POD_GROUPS)) else {
             return false;
