@@ -82,14 +82,11 @@ mod tests {
     fn every_unsupported_constraint_rejects_the_pod() {
         let cases: [(&[&str], Status); 3] = [
             (&[], Status::success()),
+            (&["spec.x"], Status::unresolvable("supercargo does not evaluate spec.x yet")),
             (
-                &["spec.schedulingGroup"],
-                Status::unresolvable("supercargo does not evaluate spec.schedulingGroup yet"),
-            ),
-            (
-                &["spec.resourceClaims", "spec.schedulingGroup"],
+                &["spec.topologySpreadConstraints[0].labelSelector", "spec.x"],
                 Status::unresolvable(
-                    "supercargo does not evaluate spec.resourceClaims, spec.schedulingGroup yet",
+                    "supercargo does not evaluate spec.topologySpreadConstraints[0].labelSelector, spec.x yet",
                 ),
             ),
         ];
@@ -102,7 +99,7 @@ mod tests {
 
     #[test]
     fn only_updates_that_drop_the_constraint_wake_the_pod() {
-        let waiting = constrained("p", &["spec.resourceClaims"]);
+        let waiting = constrained("p", &["spec.topologySpreadConstraints[0].labelSelector"]);
         let cases = [
             ("freed", constrained("p", &[]), QueueingHint::Queue),
             ("still constrained", constrained("p", &["x"]), QueueingHint::Skip),

@@ -1,7 +1,7 @@
 //! Decodes all kinds that plugins read, other than pods and nodes.
 //!
-//! They are read as JSON: there are fewer of them than pods, they change rarely, and custom
-//! resources have no protobuf encoding.
+//! They are read as JSON: custom resources have no protobuf encoding, claims are written back whole,
+//! and there are few others that change often.
 
 mod csi;
 mod devices;

@@ -75,8 +75,11 @@ const RESIZES: &str = "pods are not evicted for a resize that the kubelet has de
 
 /// Gates that cannot be turned on.
 const UNSUPPORTED: &[Unsupported] = &[
-    Unsupported::alpha("DRADerivedAttributes", CLAIMS),
-    Unsupported::alpha("DRADeviceCompatibilityGroups", CLAIMS),
+    Unsupported::alpha("DRADerivedAttributes", "requests with derived attributes fail"),
+    Unsupported::alpha(
+        "DRADeviceCompatibilityGroups",
+        "pools whose devices have compatibility groups are not used",
+    ),
     Unsupported::alpha("DRAListTypeAttributes", CLAIMS),
     Unsupported::alpha("DRANodeAllocatableResources", CLAIMS),
     Unsupported::alpha("DRAOptionalNodeOperations", CLAIMS),
@@ -525,7 +528,7 @@ mod tests {
             (
                 "DRADerivedAttributes=true",
                 "1.37",
-                "feature gate DRADerivedAttributes is not supported by supercargo yet: claims are allocated without it; leave it off",
+                "feature gate DRADerivedAttributes is not supported by supercargo yet: requests with derived attributes fail; leave it off",
             ),
             ("kubelet:X=true", "1.37", "\"kubelet:X\": the only component is kube"),
             (

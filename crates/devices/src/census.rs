@@ -94,7 +94,9 @@ fn census_within(budget: &mut Budget, objects: &Objects, gates: &Gates, node: Op
 fn inventory(objects: &Objects, gates: &Gates) -> Inventory {
     let mut inventory = Inventory::new(objects.hash_seed().clone());
     if gates.enabled(Gate::DRADeviceTaintRules) {
-        objects.list(&resources::DEVICE_TAINT_RULE).for_each(|rule| inventory.insert_rule(rule));
+        for rule in objects.list(&resources::DEVICE_TAINT_RULE) {
+            inventory.insert_rule(rule);
+        }
     }
     objects.list(&resources::RESOURCE_SLICE).for_each(|slice| inventory.insert(slice));
     inventory

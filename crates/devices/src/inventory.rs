@@ -117,12 +117,16 @@ impl Inventory {
     }
 
     /// Adds a DeviceTaintRule, or replaces it by name. Objects of other kinds are ignored.
-    pub fn insert_rule(&mut self, object: &Arc<Object>) {
-        if DeviceTaintRule::of(&object.body).is_none() {
-            return;
-        }
+    /// Returns whether it says something else than before: most updates of rules are of their
+    /// status.
+    pub fn insert_rule(&mut self, object: &Arc<Object>) -> bool {
+        let Some(new) = DeviceTaintRule::of(&object.body) else { return false };
         let old = self.rules.insert(Arc::clone(&object.key), Arc::clone(object));
-        self.taint_again(old.as_ref().into_iter().chain([object]));
+        let has_changed = old.as_ref().and_then(|old| DeviceTaintRule::of(&old.body)) != Some(new);
+        if has_changed {
+            self.taint_again(old.as_ref().into_iter().chain([object]));
+        }
+        has_changed
     }
 
     /// Removes a DeviceTaintRule by name.

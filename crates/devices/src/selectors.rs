@@ -35,6 +35,7 @@ pub struct Matches {
     clock: u64,
     /// Its value when [`forget_unused`](Self::forget_unused) was called last.
     swept_at: u64,
+    most_answer_bytes: usize,
     /// The answers by list.
     answers: FxHashMap<u64, Answers>,
     attempt: u64,
@@ -140,6 +141,7 @@ impl Matches {
             program_bytes: 0,
             clock: 0,
             swept_at: 0,
+            most_answer_bytes: MAX_ANSWER_BYTES,
             answers: FxHashMap::default(),
             attempt: 0,
             evaluations: 0,
@@ -151,6 +153,11 @@ impl Matches {
     #[must_use]
     pub fn after(before: &Self, seed: &HashSeed) -> Self {
         Self { last_list: before.last_list, ..Self::new(seed) }
+    }
+
+    /// Keeps fewer answers, for tests.
+    pub const fn limit_answers(&mut self, bytes: usize) {
+        self.most_answer_bytes = bytes;
     }
 
     /// How often a selector has been evaluated.
@@ -171,7 +178,7 @@ impl Matches {
     pub fn begin_attempt(&mut self) {
         self.attempt += 1;
         // Not later: then the budget would pay for some answers again.
-        if self.answer_bytes() > MAX_ANSWER_BYTES {
+        if self.answer_bytes() > self.most_answer_bytes {
             self.answers.clear();
         }
     }

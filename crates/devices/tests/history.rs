@@ -31,7 +31,7 @@ fn follow(world: &mut World, from: &Case, to: &Case, rng: &mut fastrand::Rng) {
         steps.push(Box::new(move |world| world.insert(slice)));
     }
     for rule in to.rules.iter().filter(|rule| !from.rules.contains(rule)) {
-        steps.push(Box::new(move |world| world.insert_rule(rule)));
+        steps.push(Box::new(move |world| _ = world.insert_rule(rule)));
     }
     let is_sharing = from.features.consumable_capacity;
     steps.push(Box::new(move |world| world.allocated.remove(&from.allocated, is_sharing)));
@@ -127,7 +127,8 @@ fn replaced_rule_frees_the_device_that_it_had_tainted() {
     assert_eq!(found(&mut world), "r=a/p/d2 @metadata.name=n0");
     let mut rule = case.rules[0].clone();
     rule.1.selector = Some(TaintRuleSelector { driver: Some("b.example.com".into()), ..Default::default() });
-    world.insert_rule(&rule);
+    assert!(world.insert_rule(&rule));
+    assert!(!world.insert_rule(&rule), "as after an update of its status");
     assert_eq!(found(&mut world), "r=a/p/d1 @metadata.name=n0");
     world.insert_rule(&case.rules[0]);
     world.inventory.remove_rule("rule0");

@@ -106,6 +106,12 @@ impl Devices {
         followed
     }
 
+    /// Answers of selectors, if objects have been followed.
+    #[cfg(test)]
+    pub(crate) fn matches(&mut self) -> Option<&mut Matches> {
+        self.followed.as_mut().map(|followed| &mut followed.matches)
+    }
+
     /// Begins a pod's attempt with a new budget.
     pub(super) fn begin_attempt(&mut self) {
         self.budget = Budget::new(MAX_STEPS);
@@ -214,11 +220,16 @@ impl Followed {
         };
         if with_rules {
             for key in changes(&resources::DEVICE_TAINT_RULE, &mut self.until.rules) {
-                match objects.get(&resources::DEVICE_TAINT_RULE, key) {
+                let has_changed = match objects.get(&resources::DEVICE_TAINT_RULE, key) {
                     Some(rule) => self.inventory.insert_rule(rule),
-                    None => self.inventory.remove_rule(key),
+                    None => {
+                        self.inventory.remove_rule(key);
+                        true
+                    }
+                };
+                if has_changed {
+                    self.touched.add(Reach::All);
                 }
-                self.touched.add(Reach::All);
             }
         }
         for key in changes(&resources::RESOURCE_SLICE, &mut self.until.slices) {

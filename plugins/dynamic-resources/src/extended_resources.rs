@@ -68,6 +68,16 @@ impl ScoredDevices {
         scored.any(|name| is_requested(pod, name)) && requests_devices(cx, pod)
     }
 
+    /// Keeps fewer answers of selectors. Returns their approximate size in bytes.
+    #[cfg(test)]
+    pub(crate) fn limit_answers(&self, bytes: usize) -> usize {
+        let devices = &mut self.lock().devices;
+        devices.matches().map_or(0, |matches| {
+            matches.limit_answers(bytes);
+            matches.bytes()
+        })
+    }
+
     /// Prepares the scores of these scalar resources for a pod. Does nothing if it requests none
     /// of devices.
     pub fn prepare<'a>(
@@ -87,7 +97,10 @@ impl ScoredDevices {
         };
         let classes: Arc<[_]> = scalars.iter().filter_map(|(name, _)| class(name)).collect();
         if !classes.is_empty() {
-            self.lock().devices.follow(cx);
+            let devices = &mut self.lock().devices;
+            devices.follow(cx);
+            // Answers about slices that are gone are forgotten then.
+            devices.begin_attempt();
             state.write(Classes(classes));
         }
     }

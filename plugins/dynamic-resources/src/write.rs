@@ -42,7 +42,8 @@ pub(super) fn allocated(claim: &Object, allocation: ClaimAllocation) -> Object {
 /// Identities of the shares of a pod's devices. Each is a UUID.
 ///
 /// They follow from the claims' UIDs and versions, so that a recorded run can be replayed, and no
-/// two allocations share one.
+/// two allocations share one. Those of the claim for extended resources follow from the pod: each
+/// attempt has the same ones, and gives up those of the last.
 pub(super) struct ShareIds {
     hasher: DefaultHasher,
     given: u64,

@@ -69,8 +69,8 @@ impl World {
         self.inventory.insert(&object(&slice.0, Body::ResourceSlice(slice.1.clone())));
     }
 
-    pub fn insert_rule(&mut self, rule: &(String, DeviceTaintRule)) {
-        self.inventory.insert_rule(&object(&rule.0, Body::DeviceTaintRule(rule.1.clone())));
+    pub fn insert_rule(&mut self, rule: &(String, DeviceTaintRule)) -> bool {
+        self.inventory.insert_rule(&object(&rule.0, Body::DeviceTaintRule(rule.1.clone())))
     }
 }
 
@@ -79,9 +79,13 @@ impl Case {
     pub fn world(&self) -> World {
         let mut world = World::new();
         let (early, late) = self.rules.split_at(self.rules.len() / 2);
-        early.iter().for_each(|rule| world.insert_rule(rule));
+        for rule in early {
+            world.insert_rule(rule);
+        }
         self.slices.iter().for_each(|slice| world.insert(slice));
-        late.iter().for_each(|rule| world.insert_rule(rule));
+        for rule in late {
+            world.insert_rule(rule);
+        }
         world.allocated.add(&self.allocated, self.features.consumable_capacity);
         world
     }

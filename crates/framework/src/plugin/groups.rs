@@ -168,7 +168,7 @@ pub trait GroupCycle {
     fn schedule(&mut self) -> Result<Assignments, Status>;
 
     /// Whether all pods that the last [`schedule`](Self::schedule) has placed still fit on their
-    /// nodes.
+    /// nodes. If not, remove the pods that were added since the last call.
     fn still_fits(&mut self) -> bool;
 
     /// Requests something from the scheduler, once the plugin has returned, unless it fails.

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use supercargo_framework::caching::Stateless;
 use supercargo_framework::objects::{Body, GroupSpec, PodDisruptionBudget, resources};
 use supercargo_framework::plugin::{
-    ExtensionPoints, PreFilter, PreFilterExtensions, PreFilterPlugin, SignPlugin,
+    ExtensionPoints, FilterPlugin, PreFilter, PreFilterExtensions, PreFilterPlugin, SignPlugin,
 };
 use supercargo_framework::selector::LabelSelector;
 use supercargo_framework::signature::{Signer, Unsignable};
@@ -341,9 +341,13 @@ fn a_group_waits_while_a_pod_leaves_its_nominated_node() {
     assert_eq!(bed.place("a"), Some(Place::Active), "without a backoff");
 }
 
-/// Counts the pods that PreFilter states follow, and says for each that the state stays.
+/// Counts the pods that PreFilter states follow, and says for each that the state stays. Counts
+/// calls of Filter.
 #[derive(Default)]
-struct Indifferent(AtomicUsize);
+struct Indifferent {
+    followed: AtomicUsize,
+    filtered: AtomicUsize,
+}
 
 impl Plugin for Indifferent {
     fn name(&self) -> &'static str {
@@ -351,7 +355,8 @@ impl Plugin for Indifferent {
     }
 
     fn extension_points(self: Arc<Self>) -> ExtensionPoints {
-        ExtensionPoints::new().pre_filter(&self).sign(&self).incremental(&Arc::new(Stateless))
+        let points = ExtensionPoints::new().pre_filter(&self).filter(&self);
+        points.sign(&self).incremental(&Arc::new(Stateless))
     }
 }
 
@@ -367,12 +372,19 @@ impl PreFilterPlugin for Indifferent {
 
 impl PreFilterExtensions for Indifferent {
     fn add_pod(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Status {
-        self.0.fetch_add(1, Relaxed);
+        self.followed.fetch_add(1, Relaxed);
         Status::skip()
     }
 
     fn remove_pod(&self, _: &mut CycleState, _: &PodInfo, _: &PodInfo, _: &NodeInfo) -> Status {
         Status::skip()
+    }
+}
+
+impl FilterPlugin for Indifferent {
+    fn filter(&self, _: &Context<'_>, _: &CycleState, _: &PodInfo, _: &NodeInfo) -> Status {
+        self.filtered.fetch_add(1, Relaxed);
+        Status::success()
     }
 }
 
@@ -393,7 +405,29 @@ fn a_pod_that_changes_no_state_is_passed_to_one_of_equal_members() {
     bed.pods(&["a", "b", "c"].map(|name| worker(name, "1")));
     bed.cycle();
     assert!(!victims(&bed.effects()).is_empty());
-    assert_eq!(plugin.0.load(Relaxed), 4, "each pod comes back once");
+    assert_eq!(plugin.followed.load(Relaxed), 4, "each pod comes back once");
+}
+
+#[test]
+fn a_victim_that_stays_one_is_tried_once() {
+    let filtered = |count: usize| {
+        let plugin = Arc::new(Indifferent::default());
+        let more: Vec<Arc<dyn Plugin>> = vec![Arc::clone(&plugin) as _];
+        let mut bed = TestBed::of(options_with_plugins(Features::default(), |_| true, more));
+        for i in 0..count {
+            let node = format!("n{i}");
+            bed.node(with_cpus(&node, "1"));
+            bed.assigned(low(&format!("low{i}"), "1", &node));
+        }
+        bed.group(important(i32::try_from(count).unwrap()));
+        for i in 0..count {
+            bed.pod(worker(&format!("p{i}"), "1"));
+        }
+        bed.cycle();
+        plugin.filtered.load(Relaxed)
+    };
+    let (some, twice) = (filtered(40), filtered(80));
+    assert!(twice < 3 * some, "{some} calls for 40 victims, {twice} for 80");
 }
 
 proptest! {

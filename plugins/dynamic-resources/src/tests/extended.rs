@@ -6,12 +6,13 @@ use supercargo_framework::binding::{BindingContext, Certainty};
 use supercargo_framework::objects::{EXTENDED_RESOURCE_CLAIM, Objects};
 use supercargo_framework::pod::{ExtendedResource, OwnerRef, RareSpec};
 use supercargo_framework::pod_claims::ExtendedRequest;
-use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, node_info, nodes, pod};
-use supercargo_framework::{Code, PodInfo, Timestamp};
+use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, node_info, nodes, objects, pod};
+use supercargo_framework::{Code, Context, CycleState, Features, Now, PodInfo, Timestamp};
 
 use super::pre_bind::{Script, found, lines, now, refused, script};
 use super::*;
 use crate::extended::{Created, NewClaim};
+use crate::extended_resources::ScoredDevices;
 use crate::pre_bind::{Work, run};
 use crate::testing::driver;
 use crate::write::{self, Consumer};
@@ -255,4 +256,29 @@ fn a_pod_without_mappings_is_not_bound() {
         bind_with(&script, &claim, Arc::default()),
         Err("nil or empty request mappings, no update of pod default/p ExtendedResourceClaimStatus".into())
     );
+}
+
+/// Drivers publish their slices again and again.
+#[test]
+fn scores_forget_what_they_know_of_replaced_slices() {
+    let scored = ScoredDevices::if_enabled(&Features::default()).unwrap();
+    let class = DeviceClass {
+        selectors: Box::new([Some("device.driver == 'gpu.example.com'".into())]),
+        extended_resource_name: Some(GPU.into()),
+        ..DeviceClass::default()
+    };
+    let mut objects = objects([object(&resources::DEVICE_CLASS, "gpu", Body::DeviceClass(class))]);
+    let names: Vec<String> = (0..128).map(|device| format!("d{device}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (cluster, pod) = (nodes([node_info(node("n").build(), [])]), pod("p").request(GPU, "1").build());
+    for _ in 0..200 {
+        objects.insert(Arc::new(slice("s", &names, 1)));
+        let cx = Context::new(&cluster, &objects, &[], Now::default());
+        let mut state = CycleState::new();
+        scored.prepare(&cx, &mut state, &pod, [GPU].into_iter());
+        let record = cx.nodes().get("n").unwrap().node();
+        assert_eq!(scored.usage(&state, GPU, record), Some((0, 128)));
+        let bytes = scored.limit_answers(1 << 14);
+        assert!(bytes < 1 << 16, "{bytes} bytes");
+    }
 }
