@@ -1,7 +1,7 @@
 //! Decodes all kinds that plugins read, other than pods and nodes.
 //!
-//! They are read as JSON: custom resources have no protobuf encoding, claims are written back whole,
-//! and there are few others that change often.
+//! They are read as JSON: custom resources have no protobuf encoding, claims are written back
+//! whole, and there are few others that change often.
 
 mod csi;
 mod devices;

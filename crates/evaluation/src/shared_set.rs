@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
-/// The number of parts. With a million elements, the first change of one copies a thousand.
-const PARTS: usize = 1024;
+/// The number of parts. With a million elements, the first change of one copies four thousand. More
+/// parts take more memory: each has free places.
+const PARTS: usize = 256;
 /// The bits of a hash that choose the part. Within a part, the lowest and the highest bits choose
 /// the place.
 const PART_BITS: u32 = 32;
