@@ -291,7 +291,6 @@ const FIXED_HASHES: &[(&str, &[&str])] = &[
         &[
             "crates/evaluation/src/cache.rs",
             "crates/evaluation/src/extender_calls.rs",
-            "crates/evaluation/src/shared_set.rs",
             "crates/framework/src/nodes.rs",
             "crates/scheduler/src/what_if/cluster.rs",
         ],

@@ -12,7 +12,6 @@ use thiserror::Error;
 
 use crate::changes::{CacheChange, ChangeLog};
 use crate::node_tree::NodeTree;
-use crate::shared_set::SharedSet;
 
 /// Why the cache rejected a change. A rejected change has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -93,7 +92,7 @@ pub struct Cache {
     labels_version: u64,
     /// The names of the nodes in visiting order.
     visited: Vec<Arc<str>>,
-    pods: SharedSet<CachedPod>,
+    pods: FxHashSet<CachedPod>,
     /// Pods on nodes that are not in the cache, by node name.
     /// Ordered, because anyone who creates pods chooses the names.
     absent_nodes: BTreeMap<Arc<str>, NodeInfo>,
@@ -102,23 +101,6 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// A copy for tables that read nothing yet. It shares the nodes and the pods on them until one
-    /// of the two changes them.
-    #[must_use]
-    pub fn fork(&self) -> Self {
-        Self {
-            nodes: self.nodes.clone(),
-            tree: self.tree.clone(),
-            order_is_stale: self.order_is_stale,
-            order_version: self.order_version,
-            labels_version: self.labels_version,
-            visited: self.visited.clone(),
-            pods: self.pods.clone(),
-            absent_nodes: self.absent_nodes.clone(),
-            changes: self.changes.forgotten(),
-        }
-    }
-
     /// Updates the visiting order and returns the nodes. Same as upstream's snapshot, with its
     /// quirk: the order is rebuilt when a node is added or removed. A node that only changes its
     /// zone keeps its place until then.
@@ -206,7 +188,7 @@ impl Cache {
 
     /// Puts a pod on a node before the API server knows of it.
     pub fn assume(&mut self, pod: Arc<PodInfo>, node: Arc<str>) -> Result<(), CacheError> {
-        if self.pod(&pod.uid).is_some() {
+        if self.pods.contains(&pod.uid) {
             return Err(CacheError::AlreadyKnown(pod.uid.clone()));
         }
         self.place(pod, node, true, Notice::Taken);
@@ -386,7 +368,7 @@ impl Cache {
         for (_, info) in self.nodes.iter() {
             fresh.set_node(Arc::clone(info.node()));
         }
-        for cached in self.pods.iter() {
+        for cached in &self.pods {
             fresh.place(
                 Arc::clone(&cached.pod),
                 Arc::clone(cached.node()),

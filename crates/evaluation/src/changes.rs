@@ -79,11 +79,6 @@ impl ChangeLog {
         self.end += 1;
     }
 
-    /// The log for readers that begin now.
-    pub(crate) fn forgotten(&self) -> Self {
-        Self { changes: VecDeque::new(), ..*self }
-    }
-
     /// The number of changes kept.
     pub(crate) fn len(&self) -> usize {
         self.changes.len()

@@ -19,7 +19,6 @@ pub mod filtering;
 mod node_tree;
 pub mod sampling;
 pub mod scoring;
-mod shared_set;
 pub mod skipped_filters;
 pub mod tables;
 mod tie_breakers;

@@ -37,8 +37,7 @@ struct Image {
 /// The scheduler's cache changes it; plugins only read.
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
-    /// Copies share the nodes that neither has changed.
-    slots: Vec<Option<Arc<NodeInfo>>>,
+    slots: Vec<Option<NodeInfo>>,
     free: Vec<NodeIndex>,
     by_name: FxHashMap<Arc<str>, NodeIndex>,
     order: Vec<NodeIndex>,
@@ -148,7 +147,7 @@ impl Nodes {
         });
         self.add_images(index, &info.node().images);
         self.add_label_keys(&info.node().labels);
-        self.slots[index.0 as usize] = Some(Arc::new(info));
+        self.slots[index.0 as usize] = Some(info);
         self.by_name.insert(name, index);
         self.follow(index);
         index
@@ -156,7 +155,7 @@ impl Nodes {
 
     /// Changes a node in place.
     pub fn update<R>(&mut self, index: NodeIndex, change: impl FnOnce(&mut NodeInfo) -> R) -> Option<R> {
-        let info = Arc::make_mut(self.slots.get_mut(index.0 as usize)?.as_mut()?);
+        let info = self.slots.get_mut(index.0 as usize)?.as_mut()?;
         let (came, were) = (info.affinity_arrivals(), info.pods_with_affinity().len());
         let result = change(info);
         if info.affinity_arrivals() != came {
@@ -179,7 +178,7 @@ impl Nodes {
             self.add_label_keys(&node.labels);
             self.remove_label_keys(&info.node().labels);
         }
-        Arc::make_mut(&mut info).set_node(node);
+        info.set_node(node);
         self.slots[index.0 as usize] = Some(info);
         self.follow(index);
     }
@@ -193,7 +192,7 @@ impl Nodes {
         self.follow(index);
         self.forget_affinity(info.pods_with_affinity().len());
         self.free.push(index);
-        Some(Arc::unwrap_or_clone(info))
+        Some(info)
     }
 
     /// Sets the visiting order.
@@ -203,13 +202,13 @@ impl Nodes {
 
     /// Updates everything derived from a node.
     fn follow(&mut self, index: NodeIndex) {
-        self.columns.set(index, self.slots[index.0 as usize].as_deref());
+        self.columns.set(index, self.slots[index.0 as usize].as_ref());
         self.list_affinity(index);
     }
 
     /// Updates the lists of nodes with affinity for one node.
     fn list_affinity(&mut self, index: NodeIndex) {
-        let info = self.slots[index.0 as usize].as_deref();
+        let info = self.slots[index.0 as usize].as_ref();
         let lists = [
             (&mut self.with_affinity, info.map(NodeInfo::pods_with_affinity)),
             (&mut self.with_required_anti_affinity, info.map(NodeInfo::pods_with_required_anti_affinity)),
@@ -226,7 +225,7 @@ impl Nodes {
     /// Notes removed pods with affinity.
     fn forget_affinity(&mut self, pods: usize) {
         if pods > 0 && self.affinity_keys.note_gone(pods) {
-            let infos = self.with_affinity.iter().filter_map(|index| self.slots[index.0 as usize].as_deref());
+            let infos = self.with_affinity.iter().filter_map(|index| self.slots[index.0 as usize].as_ref());
             self.affinity_keys.sweep(infos.flat_map(NodeInfo::pods_with_affinity));
         }
     }
