@@ -120,9 +120,8 @@ impl Devices {
         }
     }
 
-    /// Begins Reserve. In a group, it may come after the cycles of other pods, and after what their
-    /// trial had pending.
-    pub(super) fn begin_reserve(&mut self, cx: &Context<'_>) {
+    /// Catches up with the objects, and begins an attempt.
+    pub(super) fn begin(&mut self, cx: &Context<'_>) {
         self.follow(cx);
         self.begin_attempt();
     }

@@ -97,10 +97,8 @@ impl ScoredDevices {
         };
         let classes: Arc<[_]> = scalars.iter().filter_map(|(name, _)| class(name)).collect();
         if !classes.is_empty() {
-            let devices = &mut self.lock().devices;
-            devices.follow(cx);
-            // Answers about slices that are gone are forgotten then.
-            devices.begin_attempt();
+            // Only an attempt forgets answers about slices that are gone.
+            self.lock().devices.begin(cx);
             state.write(Classes(classes));
         }
     }

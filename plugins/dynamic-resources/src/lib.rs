@@ -468,7 +468,9 @@ impl ReservePlugin for DynamicResources {
         let created = variant.as_ref().and_then(|variant| variant.new.as_ref());
         let mut new = Vec::new();
         if let Some(variant) = &variant {
-            self.devices().begin_reserve(cx);
+            // In a group, Reserve may come after the cycles of other pods, and after what their
+            // trial had pending.
+            self.devices().begin(cx);
             let allocation = match self.allocate(&variant.demand, info.node()) {
                 Ok(allocation) => allocation,
                 Err(status) => return status,

@@ -130,7 +130,7 @@ pub(super) fn feature_gates(random: &mut Random, percent: u32) -> BTreeMap<Strin
     }
     if gates.get(Feature::DRAConsumableCapacity.name()) == Some(&false) {
         gates.remove(Feature::DRAFractionalCapacityRange.name());
-        // Upstream's allocator for less than one of the two visits pools in random order.
+        // With both off, upstream's allocator visits pools in random order.
         gates.remove(Feature::DRADeviceBindingConditions.name());
         gates.remove(Feature::DRAResourceClaimDeviceStatus.name());
     }
