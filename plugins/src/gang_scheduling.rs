@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use supercargo_framework::context::{Command, WaitingPod};
+use supercargo_framework::context::Command;
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::objects::{
     Counted, GroupKey, GroupKind, GroupPolicy, Object, ObjectBody as _, PodGroup, resources,
@@ -20,6 +20,7 @@ use supercargo_framework::plugin::{
 use supercargo_framework::registry::{ArgsError, without_args};
 use supercargo_framework::{
     ActionType, Context, CycleState, EventResource, Feature, Features, Plugin, PodInfo, QueueContext, Status,
+    WaitingPod,
 };
 
 use supercargo_framework::hint::{self, Hint};
@@ -196,7 +197,7 @@ mod tests {
     use rustc_hash::FxHashSet;
     use supercargo_framework::objects::{Body, CompositePodGroup, GroupSpec, MemberStage, Objects};
     use supercargo_framework::testing::{object, pod};
-    use supercargo_framework::{Nodes, Now};
+    use supercargo_framework::{Nodes, Now, WaitingPods};
 
     use super::*;
     use crate::testing::driver;
@@ -211,9 +212,7 @@ mod tests {
     }
 
     fn waiting_pod(name: &str, group: &str) -> WaitingPod {
-        let pod = pod(name).group(group).build();
-        let (key, group) = (pod.key(), pod.group_key());
-        WaitingPod { uid: pod.uid, key, group, node_name: "n".into(), pending: Vec::new() }
+        WaitingPod::new(&pod(name).group(group).build(), "n".into(), Vec::new())
     }
 
     /// Objects with a gang `g` of two, of which these pods are known.
@@ -253,7 +252,7 @@ mod tests {
     fn the_last_pod_of_a_gang_lets_all_go() {
         let stages =
             [("a", MemberStage::Assumed), ("b", MemberStage::Assumed), ("c", MemberStage::Unscheduled)];
-        let waiting = [waiting_pod("a", "g")];
+        let waiting = WaitingPods::from_iter([waiting_pod("a", "g")]);
         for (known, is_complete) in [(&stages[..2], true), (&stages[1..], false)] {
             let (nodes, objects) = (Nodes::default(), with_members(known));
             let cx = Context::new(&nodes, &objects, &waiting, Now::default());
@@ -334,7 +333,8 @@ mod tests {
     #[test]
     fn the_pod_that_completes_a_tree_lets_pods_of_all_its_groups_go() {
         let (assumed, new) = (MemberStage::Assumed, MemberStage::Unscheduled);
-        let waiting = [("a", "g"), ("b", "h"), ("other", "o")].map(|(name, group)| waiting_pod(name, group));
+        let pods = [("a", "g"), ("b", "h"), ("other", "o")];
+        let waiting: WaitingPods = pods.into_iter().map(|(name, group)| waiting_pod(name, group)).collect();
         for (stage, expected) in [(assumed, 2), (new, 0)] {
             let objects = tree(&[("a", "g", assumed), ("b", "h", assumed), ("c", "g", stage)]);
             let nodes = Nodes::default();

@@ -20,7 +20,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use supercargo_config::{Catalog, Config};
 use supercargo_framework::objects::{ObjectBody as _, ResourceClaim};
-use supercargo_framework::{Context, Feature, Now, Timestamp, Uid};
+use supercargo_framework::{Context, Feature, Now, Timestamp, Uid, WaitingPods};
 use supercargo_owner::options::scheduler_options;
 use supercargo_scheduler::{Input, Place, Scheduler};
 
@@ -215,7 +215,7 @@ impl Subject {
             let (nodes, objects) = (self.scheduler.cache().nodes(), self.scheduler.objects());
             let pod = lock(&self.observations).attempted.clone().filter(|pod| !self.is_member(pod))?;
             let pod = self.informers.pod_named(&pod)?;
-            self.probes.look(&Context::new(nodes, objects, &[], self.now), pod)
+            self.probes.look(&Context::new(nodes, objects, WaitingPods::NONE, self.now), pod)
         })?;
         cycle.result = Some(match node {
             Some(node) => Outcome::Node(node),

@@ -81,7 +81,7 @@ pub fn on_node(pod: &PodInfo, node: &Arc<str>) -> Arc<PodInfo> {
 /// A pod enters when it is assumed or when an informer reports it with a node. It leaves when it is
 /// forgotten (assumed pods only) or when an informer reports its deletion. As upstream since 1.36,
 /// assumed pods do not expire.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Cache {
     nodes: Nodes,
     tree: NodeTree,
@@ -101,6 +101,22 @@ pub struct Cache {
 }
 
 impl Cache {
+    /// A copy for a scheduler with new tables: they need no earlier changes.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self {
+            nodes: self.nodes.clone(),
+            tree: self.tree.clone(),
+            order_is_stale: self.order_is_stale,
+            order_version: self.order_version,
+            labels_version: self.labels_version,
+            visited: self.visited.clone(),
+            pods: self.pods.clone(),
+            absent_nodes: self.absent_nodes.clone(),
+            changes: self.changes.forgetful(),
+        }
+    }
+
     /// Updates the visiting order and returns the nodes. Same as upstream's snapshot, with its
     /// quirk: the order is rebuilt when a node is added or removed. A node that only changes its
     /// zone keeps its place until then.
@@ -382,7 +398,7 @@ impl Cache {
     /// Where the sums per node differ from what its pods add up to; empty unless there is a bug.
     /// Costs as much as building the cache: for tests and for the debugger.
     pub fn differences(&self) -> Vec<String> {
-        let mut current = self.clone();
+        let mut current = self.fork();
         current.refreshed();
         let mut fresh = current.rebuilt();
         let order = |cache: &mut Self| {

@@ -56,7 +56,7 @@ const MAX_KEPT_EACH: usize = 4;
 const MIN_KEPT: usize = 1024;
 
 /// The latest changes.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct ChangeLog {
     changes: VecDeque<CacheChange>,
     end: u64,
@@ -77,6 +77,11 @@ impl ChangeLog {
         self.changes.drain(..(self.changes.len() + 1).saturating_sub(kept));
         self.changes.push_back(change);
         self.end += 1;
+    }
+
+    /// A log at the same position that has forgotten all changes.
+    pub(crate) fn forgetful(&self) -> Self {
+        Self { changes: VecDeque::new(), ..*self }
     }
 
     /// The number of changes kept.

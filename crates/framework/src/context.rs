@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 
@@ -19,6 +18,7 @@ use crate::pod::{PodInfo, PodKey, Uid};
 use crate::small_map::SmallMap;
 use crate::text::Text;
 use crate::time::Now;
+use crate::waiting_pods::WaitingPods;
 
 /// A read that a plugin's answer depends on, apart from the pod and the node passed to it.
 ///
@@ -179,21 +179,6 @@ impl From<Arc<PodInfo>> for Preemptor {
     }
 }
 
-/// A pod that waits on Permit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitingPod {
-    /// Its UID.
-    pub uid: Uid,
-    /// Its name.
-    pub key: PodKey,
-    /// The key of its PodGroup, `namespace/name`.
-    pub group: Option<Arc<str>>,
-    /// The node reserved for it.
-    pub node_name: Arc<str>,
-    /// The plugins that still hold it, each with its timeout, counted from the start of the wait.
-    pub pending: Vec<(Text, Duration)>,
-}
-
 /// What PreEnqueue and queueing hints can read, apart from the pod.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueContext<'a> {
@@ -226,7 +211,7 @@ impl NamedClaim {
 pub struct Context<'a> {
     nodes: &'a Nodes,
     objects: &'a Objects,
-    waiting: &'a [WaitingPod],
+    waiting: &'a WaitingPods,
     now: Now,
     reads: RefCell<Option<SmallMap<Read, ()>>>,
     commands: RefCell<Vec<Command>>,
@@ -236,7 +221,7 @@ pub struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// A view of the scheduler's state that does not record reads.
-    pub fn new(nodes: &'a Nodes, objects: &'a Objects, waiting: &'a [WaitingPod], now: Now) -> Self {
+    pub fn new(nodes: &'a Nodes, objects: &'a Objects, waiting: &'a WaitingPods, now: Now) -> Self {
         let (reads, commands, claims) = Default::default();
         Self { nodes, objects, waiting, now, reads, commands, claims }
     }
@@ -404,7 +389,7 @@ impl<'a> Context<'a> {
     }
 
     /// The pods that wait on Permit, the longest wait first.
-    pub fn waiting_pods(&self) -> &'a [WaitingPod] {
+    pub fn waiting_pods(&self) -> &'a WaitingPods {
         self.note(|| Read::WaitingPods);
         self.waiting
     }
@@ -474,7 +459,7 @@ mod tests {
         let resource = resources::PERSISTENT_VOLUME;
         objects.insert(object(&resource, "disk", Body::PersistentVolume(PersistentVolume::default())).into());
         let nodes = Nodes::default();
-        let cx = Context::new(&nodes, &objects, &[], Now::default());
+        let cx = Context::new(&nodes, &objects, WaitingPods::NONE, Now::default());
         let pod = named("p", vec![claim("a"), VolumeSource::AzureFile, VolumeSource::Ephemeral]);
         let [first, second] = [cx.claims_of(&pod), cx.claims_of(&pod)];
         assert!(Arc::ptr_eq(&first, &second));
@@ -492,7 +477,7 @@ mod tests {
     #[test]
     fn reads_are_recorded_once_including_misses() {
         let (nodes, objects) = (Nodes::default(), Objects::default());
-        let cx = Context::new(&nodes, &objects, &[], Now::default()).tracking();
+        let cx = Context::new(&nodes, &objects, WaitingPods::NONE, Now::default()).tracking();
         let class = Text::from("storage.k8s.io/StorageClass");
         assert!(cx.object(&class, "fast").is_none());
         assert!(cx.object(&class, "fast").is_none());

@@ -60,6 +60,7 @@ pub mod time;
 pub mod topology_spread;
 pub mod uid;
 pub mod volume;
+mod waiting_pods;
 
 pub use affinity::{NodeAffinity, NodeSelectorTerm, NodeTerms, PreferredTerm};
 pub use affinity_keys::AffinityKeys;
@@ -88,3 +89,4 @@ pub use taint::{Taint, TaintEffect, Toleration};
 pub use text::Text;
 pub use time::{Now, Timestamp};
 pub use volume::{Volume, VolumeSource};
+pub use waiting_pods::{WaitingPod, WaitingPods};

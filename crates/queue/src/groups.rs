@@ -4,8 +4,7 @@
 //! An entry of its own stands for the root in activeQ, backoffQ and unschedulableEntities. It has
 //! the root's priority. The members are here, with their own histories.
 
-use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
@@ -20,9 +19,11 @@ use crate::aside::Aside;
 use crate::context::QueueCx;
 use crate::entry::QueuedPod;
 use crate::entry_reason::EntryReason;
+use crate::members::{Members, Turn};
 use crate::queueing_strategy::QueueingStrategy;
 use crate::requeue::PreCheck;
 use crate::stall::is_stalled;
+use crate::unschedulable::claims;
 use crate::{Place, SCHEDULE_ATTEMPT_FAILURE, SchedulingQueue, TARGET_POD_UPDATE, UNSCHEDULED_POD_ADD};
 
 /// A group that was popped.
@@ -64,10 +65,12 @@ pub struct GroupLengths {
 #[derive(Clone)]
 pub(crate) struct Groups {
     seed: HashSeed,
-    /// The members of each queued group in the order of trial, by the UID of its entry.
-    queued: FxHashMap<Uid, Vec<QueuedPod>>,
-    /// The entry of each member of a queued group, and its pod.
-    known: FxHashMap<Uid, (Uid, Arc<PodInfo>)>,
+    /// The members of each queued group, by the UID of its entry.
+    queued: FxHashMap<Uid, Members>,
+    /// The entry of each member of a queued group, and the member's turn in it.
+    known: FxHashMap<Uid, (Uid, Arc<Turn>)>,
+    /// The members that name a claim, each with its entry, by the claim's key.
+    by_claim: BTreeMap<Box<str>, BTreeSet<(Uid, Arc<Turn>)>>,
     /// Members whose PodGroup has no root.
     incomplete: Aside,
     /// The group that is being tried.
@@ -86,8 +89,8 @@ struct Popped {
 
 impl Groups {
     pub(crate) fn new(seed: HashSeed) -> Self {
-        let (queued, known) = (FxHashMap::default(), FxHashMap::default());
-        Self { seed, queued, known, incomplete: Aside::default(), popped: None }
+        let (queued, known, by_claim) = Default::default();
+        Self { seed, queued, known, by_claim, incomplete: Aside::default(), popped: None }
     }
 
     /// The UID of the entry that stands for a group. Strangers choose the key, so that maps that
@@ -103,17 +106,31 @@ impl Groups {
     }
 
     /// The members of a queued group.
-    pub(crate) fn members(&self, entry: &Uid) -> &[QueuedPod] {
-        self.queued.get(entry).map_or(&[], Vec::as_slice)
+    pub(crate) fn members(&self, entry: &Uid) -> Option<&Members> {
+        self.queued.get(entry)
     }
 
-    pub(crate) fn members_mut(&mut self, entry: &Uid) -> &mut [QueuedPod] {
-        self.queued.get_mut(entry).map_or(&mut [], Vec::as_mut_slice)
+    pub(crate) fn members_mut(&mut self, entry: &Uid) -> Option<&mut Members> {
+        self.queued.get_mut(entry)
     }
 
     /// Each queued group's entry, with its members.
-    pub(crate) fn queued(&self) -> impl Iterator<Item = (&Uid, &[QueuedPod])> {
-        self.queued.iter().map(|(entry, members)| (entry, &**members))
+    pub(crate) fn queued(&self) -> impl Iterator<Item = (&Uid, &Members)> {
+        self.queued.iter()
+    }
+
+    /// The members that name a claim, each with its entry.
+    fn with_claim(&self, claim: &str) -> impl Iterator<Item = &(Uid, Arc<Turn>)> {
+        self.by_claim.get(claim).into_iter().flatten()
+    }
+
+    /// PreEnqueue will be asked again about the members that name a claim.
+    pub(crate) fn forget_answers(&mut self, claim: &str) {
+        for (entry, turn) in self.by_claim.get(claim).into_iter().flatten() {
+            if let Some(members) = self.queued.get_mut(entry) {
+                members.forget_answer(turn);
+            }
+        }
     }
 
     /// The lengths of what is in no queue.
@@ -124,7 +141,7 @@ impl Groups {
 
     /// All members, whether their group is queued, unknown or being tried.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
-        self.queued.values().flatten().chain(self.waiting_aside().flat_map(Aside::iter))
+        self.queued.values().flat_map(Members::iter).chain(self.waiting_aside().flat_map(Aside::iter))
     }
 
     /// Members that wait for their PodGroup or for the end of their group's attempt.
@@ -139,61 +156,63 @@ impl Groups {
 
     /// A member, wherever it waits.
     pub(crate) fn get(&self, member: &Uid) -> Option<&QueuedPod> {
-        match self.entry_of(member) {
-            Some(entry) => self.members(entry).iter().find(|it| it.uid() == member),
+        match self.known.get(member) {
+            Some((entry, turn)) => self.queued.get(entry)?.get(turn),
             None => self.waiting_aside().find_map(|aside| aside.get(member)),
         }
     }
 
-    /// A member's pod, wherever it waits, without a look at the other members.
-    pub(crate) fn pod(&self, member: &Uid) -> Option<&Arc<PodInfo>> {
-        let queued = self.known.get(member).map(|(_, pod)| pod);
-        queued.or_else(|| self.waiting_aside().find_map(|aside| aside.get(member)).map(|member| &member.pod))
-    }
-
     /// Drops members. The entries of groups must not be in a queue.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut QueuedPod) -> bool) {
-        let known = &mut self.known;
-        self.queued.retain(|_, members| {
-            members.retain_mut(|member| {
-                let stays = keep(member);
-                if !stays {
-                    known.remove(member.uid());
+        let mut gone = Vec::new();
+        for members in self.queued.values_mut() {
+            members.change_all(|member| {
+                if !keep(member) {
+                    gone.push(member.uid().clone());
                 }
-                stays
             });
-            !members.is_empty()
-        });
+        }
+        for uid in &gone {
+            self.remove(uid);
+        }
         self.aside_mut().for_each(|members| members.retain(&mut keep));
     }
 
-    fn insert_all(&mut self, entry: &Uid, mut new: Vec<QueuedPod>) {
-        for member in &mut new {
-            member.asked = false;
+    /// Adds a member to a queued group, or to a new one.
+    fn insert(&mut self, entry: &Uid, mut member: QueuedPod) {
+        member.asked = false;
+        let pod = Arc::clone(&member.pod);
+        let turn = self.queued.entry(entry.clone()).or_default().insert(member);
+        for claim in claims(&pod) {
+            self.by_claim.entry(claim).or_default().insert((entry.clone(), Arc::clone(&turn)));
         }
-        self.known.extend(new.iter().map(|it| (it.uid().clone(), (entry.clone(), Arc::clone(&it.pod)))));
-        let members = self.queued.entry(entry.clone()).or_default();
-        let known = members.len();
-        members.extend(new);
-        if members.len() == known + 1 {
-            let place = members[..known].partition_point(|it| order(it) < order(&members[known]));
-            members[place..].rotate_right(1);
-        } else {
-            members.sort_by_cached_key(order);
+        self.known.insert(pod.uid.clone(), (entry.clone(), turn));
+    }
+
+    /// Takes a member out of its queued group. The group's entry must not be in a queue if the
+    /// member does not come back.
+    fn remove(&mut self, uid: &Uid) -> Option<QueuedPod> {
+        let named = self.known.remove(uid)?;
+        let (entry, turn) = &named;
+        let members = self.queued.get_mut(entry)?;
+        let member = members.remove(turn)?;
+        if members.is_empty() {
+            self.queued.remove(entry);
         }
+        for claim in claims(&member.pod) {
+            if let Some(members) = self.by_claim.get_mut(&claim) {
+                members.remove(&named);
+                if members.is_empty() {
+                    self.by_claim.remove(&claim);
+                }
+            }
+        }
+        Some(member)
     }
 
     /// Takes the members of some PodGroups out of a queued group. Its entry must not be in a queue.
     pub(crate) fn take_members_of(&mut self, entry: &Uid, groups: &BTreeSet<Arc<str>>) -> Vec<QueuedPod> {
-        let Some(members) = self.queued.get_mut(entry) else { return Vec::new() };
-        let gone: Vec<_> = members.extract_if(.., |member| is_in(member, groups)).collect();
-        if members.is_empty() {
-            self.queued.remove(entry);
-        }
-        for member in &gone {
-            self.known.remove(member.uid());
-        }
-        gone
+        self.take_members(entry, |member| is_in(member, groups))
     }
 
     /// Takes members of some PodGroups that came, or came back, while their group is being tried.
@@ -204,12 +223,11 @@ impl Groups {
         })
     }
 
-    fn take_members(&mut self, entry: &Uid) -> Vec<QueuedPod> {
-        let members = self.queued.remove(entry).unwrap_or_default();
-        for member in &members {
-            self.known.remove(member.uid());
-        }
-        members
+    /// Takes members in their order.
+    fn take_members(&mut self, entry: &Uid, take: impl Fn(&QueuedPod) -> bool) -> Vec<QueuedPod> {
+        let members = self.queued.get(entry).into_iter().flat_map(Members::iter);
+        let uids: Vec<_> = members.filter(|it| take(it)).map(|it| it.uid().clone()).collect();
+        uids.iter().filter_map(|uid| self.remove(uid)).collect()
     }
 
     /// Takes the members of a PodGroup that had no root.
@@ -227,22 +245,22 @@ impl Groups {
     /// The invariants that do not hold.
     pub(crate) fn inconsistencies(&self) -> Vec<String> {
         let mut found = Vec::new();
-        let count: usize = self.queued.values().map(Vec::len).sum();
-        if count != self.known.len() || self.queued.values().any(Vec::is_empty) {
+        let count: usize = self.queued.values().map(Members::len).sum();
+        if count != self.known.len() || self.queued.values().any(Members::is_empty) {
             found.push(format!("{count} members are queued, {} are known", self.known.len()));
         }
-        let is_known =
-            |it: &QueuedPod| self.known.get(it.uid()).is_some_and(|(_, pod)| Arc::ptr_eq(pod, &it.pod));
-        for members in self.queued.values() {
-            found.extend(
-                members
-                    .iter()
-                    .filter(|it| !is_known(it))
-                    .map(|it| format!("pod {} is outdated", it.pod.key())),
-            );
-            if !members.is_sorted_by_key(order) {
-                found.push(format!("the group of pod {} is out of order", members[0].pod.key()));
+        for (entry, members) in &self.queued {
+            let is_known = |it: &QueuedPod| self.known.get(it.uid()).is_some_and(|(of, _)| of == entry);
+            let unknown = members.iter().filter(|it| !is_known(it));
+            found.extend(unknown.map(|it| format!("pod {} is in two groups", it.pod.key())));
+            if !members.is_consistent() {
+                let first = members.iter().next().map(|it| it.pod.key());
+                found.push(format!("the group of pod {first:?} is out of order, or counted wrongly"));
             }
+        }
+        let named = self.by_claim.values().flatten();
+        if named.clone().any(|(entry, turn)| self.queued.get(entry).and_then(|it| it.get(turn)).is_none()) {
+            found.push("a claim has a member that is not queued".to_owned());
         }
         found
     }
@@ -251,19 +269,6 @@ impl Groups {
 /// Whether a member is one of these PodGroups'.
 fn is_in(member: &QueuedPod, groups: &BTreeSet<Arc<str>>) -> bool {
     member.pod.group_key().is_some_and(|key| groups.contains(&key))
-}
-
-/// The order in which members are tried: by priority, then those tried more often, then the oldest,
-/// then by name.
-fn order(member: &QueuedPod) -> impl Ord + use<> {
-    let pod = &member.pod;
-    (
-        Reverse(pod.priority),
-        Reverse(member.attempts),
-        member.timestamp,
-        Arc::clone(&pod.name),
-        pod.uid.clone(),
-    )
 }
 
 /// The pod that stands for a group: it has the group's name and priority, and a member's spec.
@@ -303,7 +308,7 @@ impl SchedulingQueue {
             return members.into_iter().for_each(|member| popped.pending.push(member));
         }
         if let Some(taken) = self.take_group(&entry) {
-            self.groups.insert_all(&entry, members);
+            members.into_iter().for_each(|member| self.groups.insert(&entry, member));
             return self.put_back(cx, taken, &UNSCHEDULED_POD_ADD);
         }
         let priority = cx.objects.forest().spec(root).map_or(0, |spec| spec.priority);
@@ -311,7 +316,7 @@ impl SchedulingQueue {
         let oldest = members.iter().map(|member| member.timestamp).min().unwrap_or(first.timestamp);
         let mut queued = QueuedPod::new(stand_in, first.profile, oldest);
         queued.group = Some(root.kind);
-        self.groups.insert_all(&entry, members);
+        members.into_iter().for_each(|member| self.groups.insert(&entry, member));
         self.move_to_active(cx, queued, EntryReason::new(&UNSCHEDULED_POD_ADD), false);
     }
 
@@ -371,13 +376,7 @@ impl SchedulingQueue {
     pub(crate) fn delete_member(&mut self, cx: &mut QueueCx<'_>, uid: &Uid) {
         if let Some(entry) = self.groups.entry_of(uid).cloned() {
             let taken = self.take_group(&entry);
-            self.groups.known.remove(uid);
-            if let Some(members) = self.groups.queued.get_mut(&entry) {
-                members.retain(|member| member.uid() != uid);
-                if members.is_empty() {
-                    self.groups.queued.remove(&entry);
-                }
-            }
+            self.groups.remove(uid);
             if let Some(taken) = taken {
                 self.put_back(cx, taken, &UNSCHEDULED_POD_ADD);
             }
@@ -402,16 +401,9 @@ impl SchedulingQueue {
             self.nominator.update(old, new);
             return true;
         };
-        if let Some((_, pod)) = self.groups.known.get_mut(&new.uid) {
-            *pod = Arc::clone(new);
-        }
-        let mut members = self.groups.members_mut(&entry).iter_mut();
-        if let Some(member) = members.find(|member| *member.uid() == new.uid) {
+        if let Some(mut member) = self.groups.remove(&new.uid) {
             member.pod = Arc::clone(new);
-            member.asked = false;
-            if let Some(queued) = self.entries.get(&entry) {
-                self.unschedulable.entities.add_claims(queued.sequence, member);
-            }
+            self.groups.insert(&entry, member);
         }
         self.nominator.update(old, new);
         if is_stalled(new) && !is_stalled(old) {
@@ -425,7 +417,7 @@ impl SchedulingQueue {
                 break;
             };
             let change = Change::Pod { old: Some(Arc::clone(old)), new: Some(Arc::clone(new)) };
-            let strategy = self.group_strategy(cx, queued, event, &change);
+            let strategy = self.group_strategy(cx, queued, None, event, &change);
             if strategy != QueueingStrategy::Skip
                 && let Some(mut queued) = self.take(&entry)
             {
@@ -444,36 +436,55 @@ impl SchedulingQueue {
         change: &Change,
         pre_check: PreCheck,
     ) -> Vec<(u64, QueueingStrategy)> {
-        let mut concerned = BTreeSet::new();
-        for (rejection, alike) in self.unschedulable.entities.by_rejection() {
+        // With the members whom it may help; `None` stands for all.
+        let mut concerned: BTreeMap<u64, Option<Vec<&Turn>>> = BTreeMap::new();
+        for (rejection, sequences) in self.unschedulable.entities.by_rejection() {
             let reach = self.hints.reach(rejection, event, change);
             if reach.all {
-                concerned.extend(&alike.sequences);
+                concerned.extend(sequences.iter().map(|sequence| (*sequence, None)));
                 continue;
+            }
+            let sequence_of = |entry: &Uid| {
+                let sequence = self.entries.get(entry).map(|queued| queued.sequence);
+                sequence.filter(|sequence| sequences.contains(sequence))
+            };
+            for (entry, turn) in reach.claims.iter().flat_map(|claim| self.groups.with_claim(claim)) {
+                let turns = sequence_of(entry)
+                    .and_then(|it| concerned.entry(it).or_insert(Some(Vec::new())).as_mut());
+                turns.into_iter().for_each(|turns| turns.push(&**turn));
             }
             // Gangs that wait for pods: a new pod concerns one of them.
             let roots = reach.groups.iter().filter_map(|key| cx.objects.forest().root_of(key));
-            let named = roots.filter_map(|root| self.entries.get(&self.groups.uid_of(&root)));
-            concerned.extend(named.map(|queued| queued.sequence).filter(|it| alike.sequences.contains(it)));
-            concerned.extend(reach.claims.iter().flat_map(|claim| alike.with_claim(claim)));
+            let named = roots.filter_map(|root| sequence_of(&self.groups.uid_of(&root)));
+            concerned.extend(named.map(|sequence| (sequence, None)));
         }
-        let queued = concerned.into_iter().filter_map(|sequence| self.waiting(sequence));
-        let admitted = queued.filter(|it| pre_check.admits(it.pod.priority));
-        admitted.map(|it| (it.sequence, self.group_strategy(cx, it, event, change))).collect()
+        let waiting =
+            concerned.iter().filter_map(|(sequence, turns)| Some((self.waiting(*sequence)?, turns)));
+        let admitted = waiting.filter(|(queued, _)| pre_check.admits(queued.pod.priority));
+        admitted
+            .map(|(queued, turns)| {
+                (queued.sequence, self.group_strategy(cx, queued, turns.as_deref(), event, change))
+            })
+            .collect()
     }
 
-    /// What an event means for a group: the best that it means for a member.
+    /// What an event means for a group: the best that it means for a member, or for one of these.
     fn group_strategy(
         &self,
         cx: &mut QueueCx<'_>,
         queued: &QueuedPod,
+        turns: Option<&[&Turn]>,
         event: &ClusterEvent,
         change: &Change,
     ) -> QueueingStrategy {
+        let Some(members) = self.groups.members(queued.uid()) else { return QueueingStrategy::Skip };
+        let best_possible = members.best_possible_strategy();
+        let all = members.iter().filter(|_| turns.is_none());
+        let some = turns.into_iter().flatten().filter_map(|turn| members.get(turn));
         let mut best = QueueingStrategy::Skip;
-        for member in self.groups.members(queued.uid()) {
+        for member in all.chain(some) {
             best = best.max(self.hints.strategy(cx, member, event, change));
-            if best == QueueingStrategy::Immediately {
+            if best >= best_possible {
                 break;
             }
         }
@@ -482,7 +493,7 @@ impl SchedulingQueue {
 
     /// Begins the attempt of a group that was popped.
     pub(crate) fn begin_group(&mut self, entry: QueuedPod, now: Timestamp) -> QueuedGroup {
-        let mut members = self.groups.take_members(entry.uid());
+        let mut members = self.groups.take_members(entry.uid(), |_| true);
         for member in &mut members {
             member.attempts += 1;
             member.initial_attempt.get_or_insert(now);
@@ -506,7 +517,8 @@ impl SchedulingQueue {
         }
         let comes_back = popped.pending.iter().any(|member| popped.members.contains(member.uid()));
         let pods = popped.pending.len();
-        self.groups.insert_all(&popped.entry, popped.pending.take_all());
+        let pending = popped.pending.take_all();
+        pending.into_iter().for_each(|member| self.groups.insert(&popped.entry, member));
         match outcome {
             GroupOutcome::Scheduled => (entry.unschedulable_count, entry.consecutive_errors) = (0, 0),
             GroupOutcome::Rejected => {

@@ -66,6 +66,12 @@ impl QueueingHints {
             || self.by_profile.iter().flatten().any(|registration| registration.event.matches(event))
     }
 
+    /// The claims of pods whom the event may help, for hints that find pods by their claims.
+    pub(crate) fn claims<'a>(&self, event: &ClusterEvent, change: &'a Change) -> BTreeSet<&'a Arc<str>> {
+        let registered = self.by_profile.iter().flatten().filter(|it| it.event.matches(event));
+        registered.filter_map(|it| (it.caching.claim?)(change)).collect()
+    }
+
     /// Whether the plugin, in any profile, registers for the event.
     fn plugin_interested(&self, plugin: &str, event: &ClusterEvent) -> bool {
         self.by_profile

@@ -19,6 +19,7 @@ mod groups;
 mod guarded_sort;
 mod hints;
 mod in_flight;
+mod members;
 mod nominator;
 mod queueing_strategy;
 mod rank;
@@ -56,6 +57,7 @@ use self::guarded_sort::GuardedSort;
 pub use self::hints::EXTENDER;
 use self::hints::QueueingHints;
 use self::in_flight::InFlight;
+use self::members::Members;
 pub use self::nominator::{Nominated, Nominator};
 use self::queueing_strategy::QueueingStrategy;
 use self::rank::{ActiveRank, BackoffRank};
@@ -250,7 +252,7 @@ impl SchedulingQueue {
 
     pub(crate) fn entity(&self, entry: &QueuedPod) -> Entity {
         if entry.group.is_some() {
-            Entity::Group(self.groups.members(entry.uid()).len())
+            Entity::Group(self.groups.members(entry.uid()).map_or(0, Members::len))
         } else {
             Entity::Pod
         }
@@ -293,7 +295,7 @@ impl SchedulingQueue {
     /// The pods nominated for a node. As upstream, only the name is known of a pod that is not
     /// queued, such as one in flight.
     pub fn nominated_on(&self, node: &str) -> Vec<Arc<PodInfo>> {
-        let pod = |uid: &Uid| self.entries.get(uid).map(|entry| &entry.pod).or_else(|| self.groups.pod(uid));
+        let pod = |uid: &Uid| self.get(uid).map(|queued| &queued.pod);
         let resolve = |nominated: &Nominated| match pod(&nominated.uid) {
             Some(pod) => Arc::clone(pod),
             None => Arc::new(nominated.unknown()),
@@ -336,8 +338,8 @@ impl SchedulingQueue {
             found.push("a pod is in one index of its group, and not in the other".to_owned());
         }
         let rejected: usize = self.rejected.values().sum();
-        let of_members = self.entries.values().flat_map(|entry| self.groups.members(entry.uid()));
-        let counted = self.entries.values().chain(of_members);
+        let members = self.entries.values().filter_map(|entry| self.groups.members(entry.uid()));
+        let counted = self.entries.values().chain(members.flat_map(Members::iter));
         if rejected != counted.map(|entry| entry.rejectors().count()).sum::<usize>() {
             found.push(format!("{rejected} rejections are counted: {:?}", self.rejected));
         }
@@ -410,7 +412,7 @@ impl SchedulingQueue {
         let is_unschedulable = self.unschedulable.remove(entry);
         entry.pod = Arc::clone(new);
         if is_unschedulable {
-            self.unschedulable.insert(entry, &[], || self.hints.reads(entry));
+            self.unschedulable.insert(entry, None, || self.hints.reads(entry));
         }
         let (active, backoff) = (ActiveRank::new(entry, &self.sort), BackoffRank::new(entry, &self.sort));
         self.nominator.update(old, new);
@@ -474,26 +476,25 @@ impl SchedulingQueue {
     /// Adds a pod to the queued ones.
     fn put_entry(&mut self, mut entry: QueuedPod) {
         entry.stays = false;
-        let members = self.groups.members(entry.uid());
-        for rejected in members.iter().chain([&entry]) {
-            for plugin in rejected.rejectors() {
-                *self.rejected.entry((rejected.profile, plugin.clone())).or_default() += 1;
-            }
-        }
+        self.count_rejections(&entry, |total, pods| *total += pods);
         self.entries.insert(entry.uid().clone(), entry);
     }
 
     fn take_entry(&mut self, uid: &Uid) -> Option<QueuedPod> {
         let entry = self.entries.remove(uid)?;
-        let members = self.groups.members(uid);
-        for rejected in members.iter().chain([&entry]) {
-            for plugin in rejected.rejectors() {
-                if let Some(count) = self.rejected.get_mut(&(rejected.profile, plugin.clone())) {
-                    *count -= 1;
-                }
-            }
-        }
+        self.count_rejections(&entry, |total, pods| *total -= pods);
         Some(entry)
+    }
+
+    /// Counts the plugins that rejected a pod, or the members of a group.
+    fn count_rejections(&mut self, entry: &QueuedPod, count: impl Fn(&mut usize, usize)) {
+        let members = self.groups.members(entry.uid()).map(Members::rejected).into_iter().flatten();
+        let of_members =
+            members.filter_map(|((profile, plugin), pods)| Some((*profile, plugin.as_ref()?, *pods)));
+        let own = entry.rejectors().map(|plugin| (entry.profile, plugin, 1));
+        for (profile, plugin, pods) in of_members.chain(own) {
+            count(self.rejected.entry((profile, plugin.clone())).or_default(), pods);
+        }
     }
 
     fn is_unschedulable(&self, uid: &Uid) -> bool {
@@ -539,7 +540,9 @@ impl SchedulingQueue {
 
     /// The same with all members of a group.
     pub fn next_pods(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
-        let members = |entry: &QueuedPod| self.groups.members(entry.uid()).iter().map(|member| &member.pod);
+        let members =
+            |entry: &QueuedPod| self.groups.members(entry.uid()).into_iter().flat_map(Members::iter);
+        let members = move |entry| members(entry).map(|member| &member.pod);
         let entry = self.next_entry();
         let alone = entry.filter(|entry| entry.group.is_none()).map(|entry| &entry.pod);
         alone.into_iter().chain(entry.into_iter().flat_map(members))

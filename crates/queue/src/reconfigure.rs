@@ -34,7 +34,7 @@ impl SchedulingQueue {
         self.hints = QueueingHints::new(cx.profiles, extended);
         self.groups.retain(|member| set_profile(cx, member));
         for (mut entry, is_active) in waiting {
-            let is_empty = entry.group.is_some() && self.groups.members(entry.uid()).is_empty();
+            let is_empty = entry.group.is_some() && self.groups.members(entry.uid()).is_none();
             if is_empty || !set_profile(cx, &mut entry) {
                 continue;
             }

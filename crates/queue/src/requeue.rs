@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use supercargo_framework::event::Change;
 use supercargo_framework::objects::GroupKind;
 use supercargo_framework::{ClusterEvent, Code, Now, PodInfo, Text, Timestamp, Uid};
@@ -20,7 +19,7 @@ use super::{SCHEDULE_ATTEMPT_FAILURE, SchedulingQueue};
 use supercargo_runtime::observer::{Point, QueueName};
 use supercargo_runtime::panic_guard::guard;
 use supercargo_runtime::phase_timer::PhaseTimer;
-use supercargo_runtime::profile::{Named, ProfileIndex};
+use supercargo_runtime::profile::Named;
 
 /// The event that moves a pod that waited too long.
 const UNSCHEDULABLE_TIMEOUT: ClusterEvent = ClusterEvent::wildcard("UnschedulableTimeout");
@@ -69,6 +68,9 @@ impl SchedulingQueue {
         pre_check: PreCheck,
     ) {
         if self.hints.interested(event) {
+            for claim in self.hints.claims(event, change) {
+                self.groups.forget_answers(claim);
+            }
             let pods = self.movable(cx, event, change, pre_check);
             #[cfg(test)]
             assert_eq!(pods, self.movable_one_by_one(cx, event, change, pre_check), "{event}");
@@ -301,20 +303,17 @@ impl SchedulingQueue {
         if entry.group.is_none() {
             return run_pre_enqueue(cx, entry);
         }
-        let members = self.groups.members_mut(entry.uid());
-        let stays = entry.group == Some(GroupKind::Pods) && answers_stay(cx, members);
         entry.gating_plugin = None;
-        for member in members {
-            if !(stays && member.asked) {
+        if let Some(members) = self.groups.members_mut(entry.uid()) {
+            let mut ask = |member: &mut QueuedPod| {
                 run_pre_enqueue(cx, member);
-                member.asked = true;
-            }
-            if member.gating_plugin.is_some() {
-                entry.gating_plugin.clone_from(&member.gating_plugin);
-                // It is not tried now. What wakes it next need not be a flush.
-                entry.flushed = false;
-            }
+            };
+            let stays = entry.group == Some(GroupKind::Pods) && members.answers_stay(&mut ask);
+            members.ask(!stays, ask);
+            entry.gating_plugin = members.held_by().cloned();
         }
+        // If it is held, it is not tried now. What wakes it next need not be a flush.
+        entry.flushed &= entry.gating_plugin.is_none();
         entry.gating_plugin.is_none()
     }
 
@@ -376,26 +375,6 @@ fn movable_of_group(
 /// The pod that an event is about.
 fn changed_pod(change: &Change) -> Option<&PodInfo> {
     change.new_pod().or_else(|| change.old_pod()).map(|pod| &**pod)
-}
-
-/// Asks PreEnqueue again about one member for each answer that there is, of each profile. Whether
-/// all of them stay; `false` if none was asked before.
-fn answers_stay(cx: &mut QueueCx<'_>, members: &mut [QueuedPod]) -> bool {
-    let mut answers: SmallVec<[(ProfileIndex, Option<Text>); 4]> = SmallVec::new();
-    for member in members.iter_mut().filter(|member| member.asked) {
-        let is_same = |(profile, held_by): &(ProfileIndex, Option<Text>)| {
-            *profile == member.profile && *held_by == member.gating_plugin
-        };
-        if answers.iter().any(is_same) {
-            continue;
-        }
-        answers.push((member.profile, member.gating_plugin.clone()));
-        run_pre_enqueue(cx, member);
-        if answers.last().is_some_and(|(_, before)| *before != member.gating_plugin) {
-            return false;
-        }
-    }
-    !answers.is_empty()
 }
 
 /// Runs PreEnqueue; `false` if a plugin holds the pod.

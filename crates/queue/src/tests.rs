@@ -46,8 +46,8 @@ impl SchedulingQueue {
             is_candidate(&entry.pod) && !self.hints.is_held(entry.gating_plugin.as_ref(), event)
         });
         let mut strategy = |entry: &QueuedPod| match self.groups.members(entry.uid()) {
-            [] => self.hints.strategy(&mut cx, entry, event, change),
-            members => {
+            None => self.hints.strategy(&mut cx, entry, event, change),
+            Some(members) => {
                 let strategies = members.iter().map(|it| self.hints.strategy(&mut cx, it, event, change));
                 strategies.max().unwrap_or(QueueingStrategy::Skip)
             }

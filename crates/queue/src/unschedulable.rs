@@ -16,6 +16,7 @@ use supercargo_framework::{PodInfo, PodSpec, Text, Uid, steps};
 
 use super::entry::QueuedPod;
 use super::hints::{PodReach, Reads};
+use super::members::Members;
 use super::size::{Amounts, Size};
 use super::waiting_groups::WaitingGroups;
 use supercargo_framework::hash_seed::{HashSeed, SeededMap};
@@ -31,7 +32,7 @@ const MANY: usize = 256;
 pub(crate) struct Unschedulable {
     pods: BTreeMap<u64, Uid>,
     groups: BTreeMap<Rejection, Group>,
-    /// The entries of groups of pods. They are in no class: hints are asked about each member.
+    /// The entries of groups of pods. They are in no class: hints are asked about members.
     pub(crate) entities: WaitingGroups,
     /// The number of pods that a PreEnqueue plugin holds.
     gated: usize,
@@ -111,12 +112,17 @@ impl Unschedulable {
         }
     }
 
-    /// Adds a pod, or the entry of a group with these members. `reads` is what the hints of the
+    /// Adds a pod, or the entry of a group with its members. `reads` is what the hints of the
     /// plugins that rejected a pod read of it.
-    pub(crate) fn insert(&mut self, entry: &QueuedPod, members: &[QueuedPod], reads: impl FnOnce() -> Reads) {
+    pub(crate) fn insert(
+        &mut self,
+        entry: &QueuedPod,
+        members: Option<&Members>,
+        reads: impl FnOnce() -> Reads,
+    ) {
         self.pods.insert(entry.sequence, entry.uid().clone());
         self.gated += usize::from(entry.gating_plugin.is_some());
-        if entry.group.is_some() {
+        if let Some(members) = members {
             return self.entities.insert(entry, members);
         }
         let group = self.groups.entry(Rejection::of(entry));
@@ -539,7 +545,7 @@ mod tests {
             })
             .collect();
         for replica in &replicas {
-            unschedulable.insert(replica, &[], || scope.into());
+            unschedulable.insert(replica, None, || scope.into());
         }
         let count = |unschedulable: &Unschedulable, scope| {
             unschedulable.groups().map(|group| group.classes_within(scope, &PodReach::ALL).count()).sum()
@@ -570,7 +576,7 @@ mod tests {
                 let mut changed = pod("changed").build();
                 change(&mut changed);
                 for (i, pod) in [pod("plain").build(), changed.clone(), changed].into_iter().enumerate() {
-                    unschedulable.insert(&entry(i as u64, pod), &[], || scope.into());
+                    unschedulable.insert(&entry(i as u64, pod), None, || scope.into());
                 }
                 let classes = unschedulable.groups().flat_map(Group::classes).count();
                 let expected = 1 + usize::from(scope == part || scope == HintScope::POD);
@@ -590,7 +596,7 @@ mod tests {
         let pods: Vec<_> =
             std::iter::zip(0.., ["a", "b", "a"]).map(|(i, claim)| entry(i, with_claim(claim))).collect();
         for pod in &pods {
-            unschedulable.insert(pod, &[], || HintScope::POD.into());
+            unschedulable.insert(pod, None, || HintScope::POD.into());
         }
         let found = |unschedulable: &Unschedulable, key: &str| {
             let pods = unschedulable.groups().flat_map(|group| group.pods_of_claim(key));
@@ -609,7 +615,7 @@ mod tests {
     fn the_whole_pod_has_a_class_of_its_own() {
         let mut unschedulable = unschedulable();
         for pod in pods(|pod, _| pod) {
-            unschedulable.insert(&pod, &[], || (HintScope::POD | HintScope::LABELS).into());
+            unschedulable.insert(&pod, None, || (HintScope::POD | HintScope::LABELS).into());
         }
         assert_eq!(unschedulable.groups().flat_map(Group::classes).count(), 3);
     }
@@ -619,7 +625,7 @@ mod tests {
         let mut unschedulable = unschedulable();
         let pods = pods(|pod, i| pod.label("index", &i.to_string()));
         for pod in &pods {
-            unschedulable.insert(pod, &[], || HintScope::LABELS.into());
+            unschedulable.insert(pod, None, || HintScope::LABELS.into());
         }
         for (i, pod) in pods.iter().enumerate() {
             unschedulable.remove(pod);
@@ -634,7 +640,7 @@ mod tests {
         let mut pods = pods(|pod, i| pod.priority(i as i32));
         pods[2].pending_plugins.insert("Gang".into());
         for pod in &pods {
-            unschedulable.insert(pod, &[], Reads::default);
+            unschedulable.insert(pod, None, Reads::default);
         }
         let classes: Vec<usize> = unschedulable.groups().map(|group| group.classes().count()).collect();
         assert_eq!(classes, [2, 1]);
@@ -646,7 +652,7 @@ mod tests {
         let mut pods = pods(|pod, _| pod);
         pods[1].gating_plugin = Some("Gates".into());
         for pod in &pods {
-            unschedulable.insert(pod, &[], || HintScope::REQUESTS.into());
+            unschedulable.insert(pod, None, || HintScope::REQUESTS.into());
         }
         assert_eq!((unschedulable.len(), unschedulable.gated(), unschedulable.count_in_classes()), (3, 1, 3));
         assert!(pods.iter().all(|pod| unschedulable.remove(pod)));

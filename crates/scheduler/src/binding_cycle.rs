@@ -329,14 +329,8 @@ impl Scheduler {
             );
             self.permit_rejected(now, &uid, Status::unschedulable(reason).by(plugin));
         }
-        for uid in self.bindings.to_ask(now.monotonic) {
-            if let Some(binding) = self.bindings.get_mut(&uid)
-                && let Stage::Uncertain(uncertain) = &mut binding.stage
-            {
-                uncertain.ask_at = None;
-                let pod = binding.pod().key();
-                self.effects.push(Effect::ReadPod { pod, uid });
-            }
+        for pod in self.bindings.take_to_ask(now.monotonic) {
+            self.effects.push(Effect::ReadPod { pod: pod.key(), uid: pod.uid.clone() });
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The state of bindings: pods between Permit and the API server's answer.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use supercargo_framework::context::WaitingPod;
-use supercargo_framework::{CycleState, Now, PodInfo, Status, Text, Uid};
+use supercargo_framework::{CycleState, Now, PodInfo, Status, Text, Uid, WaitingPod, WaitingPods};
 
 use crate::effect::PreBindWork;
 use supercargo_queue::QueuedPod;
@@ -56,7 +56,7 @@ pub(crate) struct Uncertain {
 
 impl Uncertain {
     /// The wait before the next read: a second, doubled each time, at most 30.
-    pub(crate) fn pause(&self) -> Duration {
+    fn pause(&self) -> Duration {
         Duration::from_secs(1_u64.checked_shl(self.asked).unwrap_or(u64::MAX).min(30))
     }
 }
@@ -73,6 +73,8 @@ pub(crate) struct Binding {
     pub(crate) stage_began: TimePoint,
     /// When PreBind last reported an event, by the same clock.
     pub(crate) reported_at: TimePoint,
+    /// Its deadline in [`Bindings`].
+    due: Option<Duration>,
 }
 
 impl Binding {
@@ -89,7 +91,7 @@ impl Binding {
         let pending = waits.into_iter().map(|(plugin, timeout)| (plugin, timeout, since + timeout)).collect();
         let stage = Stage::WaitingOnPermit(PermitWait { pending, since, work: Vec::new() });
         let never = TimePoint::default();
-        Self { queued, node, state, stage, chosen_at, stage_began: never, reported_at: never }
+        Self { queued, node, state, stage, chosen_at, stage_began: never, reported_at: never, due: None }
     }
 
     /// Keeps PreBind's work until the pod is allowed. Returns whether a plugin holds the pod.
@@ -112,27 +114,35 @@ impl Binding {
 #[derive(Default)]
 pub(crate) struct Bindings {
     by_pod: FxHashMap<Uid, Binding>,
-    /// The pods that Permit holds, in the order they arrived. There are few, if any.
-    waiting: Vec<WaitingPod>,
-    /// The bindings with a deadline: held and uncertain ones. All others wait for an answer.
-    timed: FxHashSet<Uid>,
+    /// The pods that Permit holds.
+    waiting: WaitingPods,
+    /// The deadlines (monotonic) of held and uncertain bindings. All others wait for an answer.
+    due: BTreeSet<(Duration, Uid)>,
 }
 
 impl Bindings {
     pub(crate) fn insert(&mut self, binding: Binding) {
+        let pod = Arc::clone(binding.pod());
         if let Stage::WaitingOnPermit(wait) = &binding.stage {
-            self.timed.insert(binding.pod().uid.clone());
             let pending =
                 wait.pending.iter().map(|(plugin, timeout, _)| (plugin.clone(), *timeout)).collect();
-            self.waiting.push(WaitingPod {
-                uid: binding.pod().uid.clone(),
-                key: binding.pod().key(),
-                group: binding.pod().group_key(),
-                node_name: Arc::clone(&binding.node),
-                pending,
-            });
+            self.waiting.push(WaitingPod::new(&pod, Arc::clone(&binding.node), pending));
         }
-        self.by_pod.insert(binding.pod().uid.clone(), binding);
+        self.by_pod.insert(pod.uid.clone(), binding);
+        self.follow_deadline(&pod.uid);
+    }
+
+    /// Notes when a binding whose stage changed has something to do.
+    fn follow_deadline(&mut self, uid: &Uid) {
+        let Some(binding) = self.by_pod.get_mut(uid) else { return };
+        let due = match &binding.stage {
+            Stage::WaitingOnPermit(wait) => wait.pending.iter().map(|(.., at)| *at).min(),
+            Stage::Uncertain(uncertain) => uncertain.ask_at,
+            Stage::PreBinding { .. } | Stage::Binding => None,
+        };
+        let before = std::mem::replace(&mut binding.due, due);
+        before.map(|at| self.due.remove(&(at, uid.clone())));
+        self.due.extend(due.map(|at| (at, uid.clone())));
     }
 
     pub(crate) fn get(&self, uid: &Uid) -> Option<&Binding> {
@@ -145,14 +155,16 @@ impl Bindings {
 
     pub(crate) fn remove(&mut self, uid: &Uid) -> Option<Binding> {
         self.forget_waiting(uid);
-        self.by_pod.remove(uid)
+        let binding = self.by_pod.remove(uid)?;
+        binding.due.map(|at| self.due.remove(&(at, uid.clone())));
+        Some(binding)
     }
 
     pub(crate) fn len(&self) -> usize {
         self.by_pod.len()
     }
 
-    pub(crate) fn waiting(&self) -> &[WaitingPod] {
+    pub(crate) fn waiting(&self) -> &WaitingPods {
         &self.waiting
     }
 
@@ -179,16 +191,24 @@ impl Bindings {
 
     /// Removes the pod from those that wait on Permit.
     pub(crate) fn forget_waiting(&mut self, uid: &Uid) {
-        self.waiting.retain(|pod| pod.uid != *uid);
-        self.timed.remove(uid);
+        self.waiting.remove(uid);
     }
 
     /// Marks a binding as uncertain and returns it.
     pub(crate) fn set_uncertain(&mut self, uid: &Uid, message: String) -> Option<&Binding> {
         let binding = self.by_pod.get_mut(uid)?;
         binding.stage = Stage::Uncertain(Uncertain { message, ask_at: None, asked: 0 });
-        self.timed.insert(uid.clone());
-        Some(binding)
+        self.follow_deadline(uid);
+        self.by_pod.get(uid)
+    }
+
+    /// The API server did not say whether a pod is bound: plans the next read.
+    pub(crate) fn ask_later(&mut self, now: Duration, uid: &Uid) {
+        if let Some(Binding { stage: Stage::Uncertain(uncertain), .. }) = self.by_pod.get_mut(uid) {
+            uncertain.ask_at = Some(now + uncertain.pause());
+            uncertain.asked += 1;
+            self.follow_deadline(uid);
+        }
     }
 
     /// A plugin allows a waiting pod; `true` if no other plugin holds it.
@@ -198,53 +218,53 @@ impl Bindings {
         };
         wait.pending.retain(|(name, ..)| name != plugin);
         let free = wait.pending.is_empty();
-        if let Some(pod) = self.waiting.iter_mut().find(|pod| pod.uid == *uid) {
+        if let Some(pod) = self.waiting.get_mut(uid) {
             pod.pending.retain(|(name, _)| name != plugin);
         }
+        self.follow_deadline(uid);
         free
     }
 
     /// Waiting pods whose timeout has ended, in the order of their deadlines. Each has the plugin
     /// that timed out first and its timeout.
     pub(crate) fn timed_out(&self, now: Duration) -> Vec<(Uid, Text, Duration)> {
-        let first_to_give_up = |pod: &WaitingPod| match &self.by_pod.get(&pod.uid)?.stage {
-            Stage::WaitingOnPermit(wait) => wait.pending.iter().min_by_key(|(.., at)| *at),
-            _ => None,
-        };
         let mut due: Vec<_> = self
-            .waiting
-            .iter()
-            .filter_map(|pod| first_to_give_up(pod).map(|wait| (pod, wait)))
-            .filter(|(_, (.., at))| *at <= now)
+            .due(now)
+            .filter_map(|binding| match &binding.stage {
+                Stage::WaitingOnPermit(wait) => {
+                    Some((binding.pod(), wait.pending.iter().min_by_key(|(.., at)| *at)?))
+                }
+                _ => None,
+            })
             .collect();
-        due.sort_by_key(|(_, (.., at))| *at);
+        due.sort_by_key(|(pod, (.., at))| (*at, self.waiting.arrival(&pod.uid)));
         due.into_iter()
             .map(|(pod, (plugin, timeout, _))| (pod.uid.clone(), plugin.clone(), *timeout))
             .collect()
     }
 
-    /// The uncertain bindings whose next read is due.
-    pub(crate) fn to_ask(&self, now: Duration) -> Vec<Uid> {
-        let due = |binding: &&Binding| match &binding.stage {
-            Stage::Uncertain(uncertain) => uncertain.ask_at.is_some_and(|at| at <= now),
-            _ => false,
-        };
-        let mut due: Vec<_> = self.timed().filter(due).map(|binding| binding.pod().uid.clone()).collect();
-        due.sort();
-        due
+    /// The uncertain bindings whose next read is due. It is no longer planned.
+    pub(crate) fn take_to_ask(&mut self, now: Duration) -> Vec<Arc<PodInfo>> {
+        let is_uncertain = |binding: &&Binding| matches!(binding.stage, Stage::Uncertain(_));
+        let mut pods: Vec<_> =
+            self.due(now).filter(is_uncertain).map(|binding| Arc::clone(binding.pod())).collect();
+        pods.sort_by(|a, b| a.uid.cmp(&b.uid));
+        for pod in &pods {
+            if let Some(Binding { stage: Stage::Uncertain(uncertain), .. }) = self.by_pod.get_mut(&pod.uid) {
+                uncertain.ask_at = None;
+            }
+            self.follow_deadline(&pod.uid);
+        }
+        pods
     }
 
     /// The next deadline (monotonic).
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
-        let deadline = |binding: &Binding| match &binding.stage {
-            Stage::WaitingOnPermit(wait) => wait.pending.iter().map(|(.., at)| *at).min(),
-            Stage::Uncertain(uncertain) => uncertain.ask_at,
-            Stage::PreBinding { .. } | Stage::Binding => None,
-        };
-        self.timed().filter_map(deadline).min()
+        self.due.first().map(|(at, _)| *at)
     }
 
-    fn timed(&self) -> impl Iterator<Item = &Binding> {
-        self.timed.iter().filter_map(|uid| self.by_pod.get(uid))
+    /// The bindings whose deadline has come.
+    fn due(&self, now: Duration) -> impl Iterator<Item = &Binding> {
+        self.due.iter().take_while(move |(at, _)| *at <= now).filter_map(|(_, uid)| self.by_pod.get(uid))
     }
 }

@@ -40,7 +40,7 @@ impl Scheduler {
         }
         let scheduler = Self {
             queue,
-            cache: self.cache.clone(),
+            cache: self.cache.fork(),
             objects: self.objects.clone(),
             pending: self.pending.clone(),
             unclaimed_pods: self.unclaimed_pods.clone(),

@@ -76,8 +76,8 @@ impl Scheduler {
         for binding in self.bindings.iter() {
             let (pod, waits) = (binding.pod(), matches!(binding.stage, Stage::WaitingOnPermit(_)));
             let in_flight = self.queue.place(&pod.uid) == Some(Place::InFlight);
-            let listed = self.bindings.waiting().iter().filter(|waiting| waiting.uid == pod.uid).count();
-            if in_flight != waits || listed != usize::from(waits) {
+            let listed = self.bindings.waiting().get(&pod.uid).is_some();
+            if in_flight != waits || listed != waits {
                 found.push(format!("pod {}: waits {waits}, in flight {in_flight}, {listed}", pod.key()));
             }
         }

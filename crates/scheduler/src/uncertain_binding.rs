@@ -38,10 +38,7 @@ impl Scheduler {
                 self.bind_failed(now, uid, FailureKind::Internal(message));
             }
             PodRead::Gone => self.pod_is_gone(now, uid),
-            PodRead::Failed => {
-                uncertain.ask_at = Some(now.monotonic + uncertain.pause());
-                uncertain.asked += 1;
-            }
+            PodRead::Failed => self.bindings.ask_later(now.monotonic, uid),
         }
     }
 

@@ -74,7 +74,7 @@ fn are_one_gang(a: &PodInfo, b: &PodInfo) -> bool {
 
 /// The pods of the gang that this plugin holds on Permit.
 fn waiting(cx: &Context<'_>, pod: &PodInfo) -> Vec<Uid> {
-    let is_of_gang = |waiting: &&supercargo_framework::context::WaitingPod| {
+    let is_of_gang = |waiting: &&supercargo_framework::WaitingPod| {
         let held_here = waiting.pending.iter().any(|(plugin, _)| *plugin == NAME);
         let on_node = cx.nodes().get(&waiting.node_name);
         let found = on_node.and_then(|node| node.pods().iter().find(|other| other.uid == waiting.uid));

@@ -18,7 +18,7 @@ use supercargo_framework::selector::LabelSelector;
 use supercargo_framework::testing::{PodBuilder, node, node_info, nodes, object, pod, pod_deleted};
 use supercargo_framework::{
     Code, Context, CycleState, EventResource, Labels, NodeIndex, NodeInfo, Nodes, Now, PodInfo, QueueContext,
-    Status, Timestamp,
+    Status, Timestamp, WaitingPods,
 };
 
 use super::{NAME, from_args};
@@ -88,7 +88,7 @@ fn run(
 ) -> Answer {
     let pod = Arc::new(pod.build());
     let now = Now { wall: at(100), ..Now::default() };
-    let cx = Context::new(nodes, objects, &[], now);
+    let cx = Context::new(nodes, objects, WaitingPods::NONE, now);
     let state = CycleState::new();
     let of_filters = || nodes.iter().map(|(i, node)| (i, ByCpu.run_filters(&state, &pod, node))).collect();
     let statuses = statuses.unwrap_or_else(of_filters);

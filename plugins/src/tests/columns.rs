@@ -8,7 +8,7 @@ use supercargo_framework::objects::Objects;
 use supercargo_framework::testing::caching::{Columns, check_columns};
 use supercargo_framework::testing::{self, Driver, NodeBuilder, PodBuilder, node, pod};
 use supercargo_framework::{
-    Context, Feature, Features, NodeIndex, NodeInfo, Nodes, Now, PodInfo, TaintEffect,
+    Context, Feature, Features, NodeIndex, NodeInfo, Nodes, Now, PodInfo, TaintEffect, WaitingPods,
 };
 
 use crate::testing::driver_with_args;
@@ -161,7 +161,7 @@ fn drivers() -> Vec<(String, Driver)> {
 /// Compares the columns' answers of one plugin with those of single nodes.
 fn compare(driver: &testing::Driver, pod: &PodInfo, nodes: &Nodes) -> Result<Columns, TestCaseError> {
     let objects = Objects::default();
-    let cx = || Context::new(nodes, &objects, &[], Now::default()).tracking();
+    let cx = || Context::new(nodes, &objects, WaitingPods::NONE, Now::default()).tracking();
     check_columns(driver, cx, pod, nodes).map_err(|mismatch| TestCaseError::fail(mismatch.to_string()))
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use supercargo_framework::context::{Command, WaitingPod};
+use supercargo_framework::WaitingPod;
+use supercargo_framework::context::Command;
 use supercargo_framework::plugin::{ExtensionPoints, Permit, PermitPlugin};
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::{Context, CycleState, Features, Plugin, PodInfo, Status};

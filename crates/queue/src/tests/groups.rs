@@ -430,30 +430,40 @@ fn an_event_asks_hints_about_the_groups_that_it_names() {
     new_pod(&mut bed, "other");
     assert_eq!(bed.counted.hints.get(), 0);
     new_pod(&mut bed, "g7");
-    assert_eq!(bed.counted.hints.get(), 2, "the pods of g7");
+    assert_eq!(bed.counted.hints.get(), 1, "a pod of g7");
     bed.counted.hints.set(0);
     bed.node_event(ActionType::ADD);
     assert_eq!(bed.counted.hints.get(), 0, "the gang plugin holds them, and does not care");
 }
 
+/// A pod with a claim of a template, which may have been generated, and another claim.
+fn of_claims(group: &str, number: u32, generated: Option<&str>) -> PodBuilder {
+    let source = PodClaimSource::Template("t".into());
+    let other = PodClaimSource::Claim(format!("other{number}").into());
+    let entries = [("c", source), ("d", other)].map(|(name, source)| PodClaim { name: name.into(), source });
+    let rare = RareSpec { resource_claims: Box::new(entries), ..RareSpec::default() };
+    let pod = pod(&format!("p{number}")).group(group).with_spec(|spec| spec.rare = Some(Box::new(rare)));
+    pod.with(|pod: &mut PodInfo| {
+        let status = generated.map(|claim| PodClaimStatus { name: "c".into(), claim: Some(claim.into()) });
+        let generated = status.into_iter().collect();
+        let statuses = PodClaimStatuses { generated, ..PodClaimStatuses::default() };
+        pod.status.claims = Some(Box::new(statuses));
+    })
+}
+
+/// Tells the queue of a new claim.
+fn new_claim(bed: &mut TestBed, claim: &str) {
+    let body = Body::ResourceClaim(ResourceClaim::default());
+    let new = Arc::new(object(&resources::RESOURCE_CLAIM, &format!("default/{claim}"), body));
+    bed.objects.insert(Arc::clone(&new));
+    let event = ClusterEvent::new(EventResource::Other(resources::RESOURCE_CLAIM), ActionType::ADD);
+    let change = Change::Object { old: None, new: Some(new) };
+    bed.with(|queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
+}
+
 #[test]
 fn an_event_asks_hints_about_the_groups_whose_pods_name_the_claim() {
-    let of_claim = |number: u32, generated: Option<&str>| {
-        let group = format!("g{number}");
-        let source = PodClaimSource::Template("t".into());
-        let other = PodClaimSource::Claim(format!("other{number}").into());
-        let entries = [("c", source), ("d", other)];
-        let entries = entries.map(|(name, source)| PodClaim { name: name.into(), source });
-        let rare = RareSpec { resource_claims: Box::new(entries), ..RareSpec::default() };
-        let pod = pod(&format!("p{number}")).group(&group).with_spec(|spec| spec.rare = Some(Box::new(rare)));
-        pod.with(|pod: &mut PodInfo| {
-            let status =
-                generated.map(|claim| PodClaimStatus { name: "c".into(), claim: Some(claim.into()) });
-            let generated = status.into_iter().collect();
-            let statuses = PodClaimStatuses { generated, ..PodClaimStatuses::default() };
-            pod.status.claims = Some(Box::new(statuses));
-        })
-    };
+    let of_claim = |number, generated| of_claims(&format!("g{number}"), number, generated);
     let mut bed = TestBed::with_groups();
     for number in 0..10 {
         bed.set_in_tree(pod_group(&format!("g{number}"), GroupSpec::default()));
@@ -466,16 +476,32 @@ fn an_event_asks_hints_about_the_groups_whose_pods_name_the_claim() {
     assert_eq!(bed.places(&["p0", "p9"]), [Some(Place::Gated); 2]);
     for (claim, asked) in [("unknown", 0), ("claim7", 1), ("other7", 1)] {
         bed.counted.hints.set(0);
-        let new = object(
-            &resources::RESOURCE_CLAIM,
-            &format!("default/{claim}"),
-            Body::ResourceClaim(ResourceClaim::default()),
-        );
-        let event = ClusterEvent::new(EventResource::Other(resources::RESOURCE_CLAIM), ActionType::ADD);
-        let change = Change::Object { old: None, new: Some(Arc::new(new)) };
-        bed.with(|queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
+        new_claim(&mut bed, claim);
         assert_eq!(bed.counted.hints.get(), asked, "{claim}");
     }
+}
+
+#[test]
+fn claims_that_come_one_by_one_do_not_ask_about_all_pods_of_a_gang() {
+    const PODS: u32 = 50;
+    let mut bed = TestBed::with_groups();
+    bed.set_group(gang(PODS as i32));
+    for number in 0..PODS {
+        let source = PodClaimSource::Claim(format!("claim{number}").into());
+        let claim = PodClaim { name: "c".into(), source };
+        let rare = RareSpec { resource_claims: Box::new([claim]), ..RareSpec::default() };
+        let pod = member(&format!("p{number}"));
+        bed.add_member(pod.with_spec(|spec| spec.rare = Some(Box::new(rare))));
+    }
+    bed.counted.hints.set(0);
+    bed.counted.pre_enqueue.set(0);
+    for number in 0..PODS {
+        assert_eq!(bed.places(&["p0"]), [Some(Place::Gated)], "{number}");
+        new_claim(&mut bed, &format!("claim{number}"));
+    }
+    assert_eq!(bed.places(&["p0"]), [Some(Place::Active)]);
+    let (hints, asked) = (bed.counted.hints.get(), bed.counted.pre_enqueue.get());
+    assert!(hints <= PODS as usize && asked <= 4 * PODS as usize, "{hints} hints, {asked} of PreEnqueue");
 }
 
 #[derive(Clone, Debug)]

@@ -40,7 +40,7 @@ fn holder(name: &'static str, seconds: u64) -> Fake {
 /// Allows or rejects waiting pods when a pod with such a label is scheduled.
 fn commander() -> Fake {
     Fake::new("Commander").permit(|cx, pod| {
-        for waiting in cx.waiting_pods() {
+        for waiting in cx.waiting_pods().iter() {
             for (label, _) in pod.labels.iter() {
                 let (verb, plugin) = label.split_once('.').unwrap();
                 let (pod, plugin) = (waiting.uid.clone(), String::from(plugin).into());

@@ -11,8 +11,9 @@ use supercargo_framework::objects::{
 };
 use supercargo_framework::pod::RareSpec;
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
+use supercargo_framework::ports::UsedPorts;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
-use supercargo_framework::{Feature, Features, Now, Plugin, Status};
+use supercargo_framework::{Feature, Features, Now, Plugin, PodTotals, Resource, Status};
 
 use super::fake::Fake;
 use super::test_bed::{TestBed, in_tree, options};
@@ -370,15 +371,32 @@ fn an_allocation_that_members_share_is_taken_away_once() {
     assert_eq!(lines.iter().filter(|line| line.starts_with("write")).count(), 1, "{lines:?}");
 }
 
-/// What a trial may not change: the pods on each node, and the sums of their requests.
-pub(super) fn room(bed: &TestBed, nodes: usize) -> Vec<(Vec<String>, i64)> {
-    let room = |i: usize| {
+/// What a trial may not change: what is on a node.
+#[derive(Debug, PartialEq)]
+pub(super) struct OnNode {
+    pods: Vec<String>,
+    with_affinity: usize,
+    totals: PodTotals,
+    requested: Resource,
+    non_zero: [i64; 2],
+    ports: UsedPorts,
+}
+
+pub(super) fn room(bed: &TestBed, nodes: usize) -> Vec<OnNode> {
+    let on_node = |i: usize| {
         let node = bed.scheduler.cache().nodes().get(&format!("n{i}")).unwrap();
         let mut pods: Vec<_> = node.pods().iter().map(|pod| pod.uid.to_string()).collect();
         pods.sort();
-        (pods, node.requested().milli_cpu)
+        OnNode {
+            pods,
+            with_affinity: node.pods_with_affinity().len(),
+            totals: node.totals(),
+            requested: node.requested().clone(),
+            non_zero: [node.non_zero_milli_cpu(), node.non_zero_memory()],
+            ports: node.used_ports().clone(),
+        }
     };
-    (0..nodes).map(room).collect()
+    (0..nodes).map(on_node).collect()
 }
 
 proptest! {
@@ -411,8 +429,9 @@ proptest! {
         if placed == 0 {
             prop_assert_eq!(room(&bed, cpus.len()), before);
         }
-        for ((_, used), cpus) in room(&bed, cpus.len()).iter().zip(&cpus) {
-            prop_assert!(*used <= i64::from(*cpus) * 1000 || on_nodes > 0);
+        prop_assert_eq!(bed.scheduler.bindings_in_flight(), placed);
+        for (node, cpus) in room(&bed, cpus.len()).iter().zip(&cpus) {
+            prop_assert!(node.requested.milli_cpu <= i64::from(*cpus) * 1000 || on_nodes > 0);
         }
     }
 }

@@ -1,14 +1,17 @@
 //! The limit of a search, `filterTimeout`; claims that other pods are about to write.
 
 use supercargo_framework::objects::{DeviceCount, Objects};
+use supercargo_framework::plugin::PreFilter;
 use supercargo_framework::pod::RareSpec;
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::testing::giants::Hostile;
 use supercargo_framework::testing::{Driver, node, node_info, nodes, pod};
-use supercargo_framework::{Code, Context, CycleState, Nodes, Now, PodInfo, Status};
+use supercargo_framework::{
+    Code, Context, CycleState, Feature, Features, Nodes, Now, PodInfo, Status, WaitingPods,
+};
 
 use super::*;
-use crate::testing::driver_with_args;
+use crate::testing::{driver_with_args, driver_with_features};
 
 /// The verdict on a node with nine devices for a claim of this many and then as many again.
 fn verdict(args: &Value, count: i64) -> Status {
@@ -59,13 +62,30 @@ fn a_pod_waits_for_a_claim_that_another_is_about_to_write() {
 }
 
 #[test]
+fn a_prioritized_list_needs_its_feature_gate() {
+    let choice = RequestChoice::FirstAvailable(Box::default());
+    let list = claim("c", |claim| claim.requests = Box::new([ClaimRequest { name: "r".into(), choice }]));
+    let mut objects = Objects::default();
+    objects.insert(list.into());
+    let cluster = nodes([node_info(node("n").build(), [])]);
+    let cx = Context::new(&cluster, &objects, WaitingPods::NONE, Now::default());
+    let features = Features::default().with(Feature::DRAPrioritizedList, false);
+    let pre_filter = driver_with_features(&features).points.pre_filter.unwrap();
+    let answer = pre_filter.pre_filter(&cx, &mut CycleState::new(), &pod_with_claim(1));
+    let PreFilter::Reject(status) = answer else { panic!("{answer:?}") };
+    let text = "resource claim default/c, request r: has subrequests, \
+                but the DRAPrioritizedList feature is disabled";
+    assert_eq!((status.code(), &*status.message()), (Code::UnschedulableAndUnresolvable, text));
+}
+
+#[test]
 fn a_claim_under_many_names_is_looked_at_once_on_each_node() {
     let mut allocation = allocation("a");
     allocation.results[0].skips_node_operations = true;
     let mut objects = Objects::default();
     objects.insert(claim("c", |claim| claim.allocation = Some(allocation)).into());
     let (nodes, mut state) = (Nodes::default(), CycleState::new());
-    let cx = Context::new(&nodes, &objects, &[], Now::default());
+    let cx = Context::new(&nodes, &objects, WaitingPods::NONE, Now::default());
     let pre_filter = driver_with_args(json!({})).points.pre_filter.unwrap();
     pre_filter.pre_filter(&cx, &mut state, &pod_with_claim(10_000));
     let claims = crate::claims(&state).unwrap();
@@ -90,7 +110,7 @@ fn attempt(hostile: Hostile, plugin: &Driver, count: usize) -> Vec<Status> {
         objects.insert(object.into());
     }
     let cluster = nodes((0..count).map(|i| node_info(node(&format!("node-{i}")).build(), [])));
-    let cx = Context::new(&cluster, &objects, &[], Now::default());
+    let cx = Context::new(&cluster, &objects, WaitingPods::NONE, Now::default());
     let (pod, mut state) = (hostile.pod("p"), CycleState::new());
     plugin.points.pre_filter.as_ref().unwrap().pre_filter(&cx, &mut state, &pod);
     let filter = plugin.points.filter.as_ref().unwrap();

@@ -20,6 +20,7 @@ use crate::signature::{Signature, Signer};
 use crate::status::{Code, Status};
 use crate::testing::Driver;
 use crate::time::Now;
+use crate::waiting_pods::WaitingPods;
 
 pub(super) struct History {
     driver: Driver,
@@ -172,7 +173,7 @@ impl History {
     }
 
     fn cx(&self) -> Context<'_> {
-        Context::new(&self.nodes, &self.objects, &[], Now::default()).tracking()
+        Context::new(&self.nodes, &self.objects, WaitingPods::NONE, Now::default()).tracking()
     }
 
     /// A table with the state that PreFilter and PreScore prepare now.

@@ -54,7 +54,7 @@ const GATEKEEPER: Text = Text::Static("Gatekeeper");
 
 fn gatekeeper() -> Arc<dyn Plugin> {
     let permit = |cx: &supercargo_framework::Context<'_>, pod: &PodInfo| {
-        for waiting in cx.waiting_pods() {
+        for waiting in cx.waiting_pods().iter() {
             let uid = waiting.uid.clone();
             if pod.labels.get("releases").is_some() {
                 cx.command(Command::Allow { pod: uid, plugin: GATEKEEPER });
@@ -302,7 +302,7 @@ impl World {
             uids.push(pod.uid.clone());
             *cpu += i128::from(pod.requests().resource.milli_cpu);
         }
-        let mut cache = self.scheduler().cache().clone();
+        let mut cache = self.scheduler().cache().fork();
         let nodes = cache.refreshed();
         assert_eq!(nodes.len(), self.nodes.len());
         for (name, record) in &self.nodes {
