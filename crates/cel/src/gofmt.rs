@@ -28,36 +28,57 @@ pub(crate) fn fixed(value: f64) -> String {
     if value.is_finite() { format!("{value}") } else { double(value) }
 }
 
-/// Go's `%q` of a string. Combining characters and others that Go escapes, too, stay as they are.
+/// Go's `%q` of a string. Characters that are newer than Go's tables are not escaped.
 pub fn quote(text: &str) -> String {
     let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            c if c.is_ascii() && !(' '..='~').contains(&c) => {
-                let _ = write!(out, "\\x{:02x}", c as u32);
-            }
-            '\u{80}'..='\u{a0}'
-            | '\u{ad}'
-            | '\u{feff}'
-            | '\u{2028}'
-            | '\u{2029}'
-            | '\u{200b}'..='\u{200f}' => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c => out.push(c),
+    text.chars().for_each(|c| quote_char(c, &mut out));
+    out.push('"');
+    out
+}
+
+/// [`quote`] of bytes that need not be UTF-8.
+pub(crate) fn quote_bytes(bytes: &[u8]) -> String {
+    let mut out = String::from("\"");
+    for chunk in bytes.utf8_chunks() {
+        chunk.valid().chars().for_each(|c| quote_char(c, &mut out));
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
         }
     }
     out.push('"');
     out
+}
+
+fn quote_char(c: char, out: &mut String) {
+    match c {
+        '"' => out.push_str("\\\""),
+        '\\' => out.push_str("\\\\"),
+        '\u{7}' => out.push_str("\\a"),
+        '\u{8}' => out.push_str("\\b"),
+        '\u{c}' => out.push_str("\\f"),
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        '\u{b}' => out.push_str("\\v"),
+        c if is_printable(c) => out.push(c),
+        c => {
+            let code = c as u32;
+            let _ = match code {
+                0..0x80 => write!(out, "\\x{code:02x}"),
+                0x80..0x1_0000 => write!(out, "\\u{code:04x}"),
+                _ => write!(out, "\\U{code:08x}"),
+            };
+        }
+    }
+}
+
+/// Go's `strconv.IsPrint`.
+fn is_printable(c: char) -> bool {
+    if c.is_ascii() {
+        return matches!(c, ' '..='~');
+    }
+    // Debug text has the same escapes. It also escapes combining characters, but only at its start.
+    format!("a{c}").escape_debug().count() == 2
 }
 
 /// `time.Duration.String`.

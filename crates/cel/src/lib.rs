@@ -53,6 +53,7 @@ mod lexer;
 mod literals;
 mod macros;
 mod map;
+mod named_format;
 mod net;
 mod numbers;
 mod parser;
@@ -64,6 +65,7 @@ mod source;
 mod time;
 mod types;
 mod unexpected;
+mod url;
 mod validate;
 mod value;
 
@@ -232,6 +234,8 @@ fn bool_error(value: &Value) -> Result<bool, String> {
                 Value::Quantity { .. } => "'Quantity'",
                 Value::Semver(_) => "'Semver'",
                 Value::Ip(_) => "'IP'",
+                Value::Url(_) => "'URL'",
+                Value::Format(_) => "'Format'",
                 _ => "'CIDR'",
             };
             format!("type conversion error from {name} to 'bool'")

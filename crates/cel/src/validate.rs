@@ -11,7 +11,7 @@ use crate::value::Value;
 
 /// Functions of upstream's environment that this crate does not have. Programs that call them do
 /// not compile.
-const UNSUPPORTED: &[&str] = &["format", "isURL", "url"];
+const UNSUPPORTED: &[&str] = &["format"];
 
 /// Reports literals that break a rule, and calls of functions that are not there.
 pub(crate) fn validate(
@@ -40,7 +40,7 @@ impl Validator<'_> {
     fn walk(&mut self, expr: &Expr) {
         match &expr.kind {
             ExprKind::Call(call) => {
-                if UNSUPPORTED.contains(&&*call.function) || call.function.starts_with("format.") {
+                if UNSUPPORTED.contains(&&*call.function) {
                     self.report(expr.id, format!("function '{}' is not supported", call.function));
                 }
                 if let Some(Expr { id, kind: ExprKind::Literal(value) }) = call.args.first() {
