@@ -2,6 +2,7 @@
 
 mod code;
 mod convert;
+mod format;
 mod list;
 mod operators;
 mod optional;

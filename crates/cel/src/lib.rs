@@ -46,6 +46,7 @@ mod declarations;
 mod device;
 mod eval;
 mod eval_failure;
+mod format_string;
 mod functions;
 mod go_regex;
 mod gofmt;

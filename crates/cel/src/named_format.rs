@@ -7,6 +7,8 @@ use crate::url;
 const MAX_LABEL: usize = 63;
 /// The most bytes of a subdomain.
 const MAX_SUBDOMAIN: usize = 253;
+/// What upstream calls bytes in some messages.
+const CHARACTERS: &str = "characters";
 
 /// A format that a text may have.
 #[derive(Debug)]
@@ -23,12 +25,12 @@ pub(crate) struct NamedFormat {
 
 static FORMATS: [NamedFormat; 13] = [
     new("dns1123Label", "DNS1123Label", 30, |text| label_problems(text.as_bytes())),
-    new("dns1123Subdomain", "DNS1123Subdomain", 60, |text| subdomain_problems(text.as_bytes())),
+    new("dns1123Subdomain", "DNS1123Subdomain", 60, |text| subdomain_problems(text.as_bytes(), CHARACTERS)),
     new("dns1035Label", "DNS1035Label", 30, |text| dns1035_problems(text.as_bytes())),
     new("qualifiedName", "QualifiedName", 60, qualified_name_problems),
     new("dns1123LabelPrefix", "DNS1123LabelPrefix", 30, |text| label_problems(&without_dash(text))),
     new("dns1123SubdomainPrefix", "DNS1123SubdomainPrefix", 60, |text| {
-        subdomain_problems(&without_dash(text))
+        subdomain_problems(&without_dash(text), CHARACTERS)
     }),
     new("dns1035LabelPrefix", "DNS1035LabelPrefix", 30, |text| dns1035_problems(&without_dash(text))),
     new("labelValue", "LabelValue", 40, label_value_problems),
@@ -58,9 +60,9 @@ fn unless(is_valid: bool, problem: &str) -> Vec<String> {
 }
 
 /// Adds the problem of a text that is too long.
-fn limit(length: usize, most: usize, problems: &mut Vec<String>) {
+fn limit(length: usize, most: usize, unit: &str, problems: &mut Vec<String>) {
     if length > most {
-        problems.push(format!("must be no more than {most} bytes"));
+        problems.push(format!("must be no more than {most} {unit}"));
     }
 }
 
@@ -84,7 +86,7 @@ fn is_subdomain(bytes: &[u8]) -> bool {
 
 fn label_problems(bytes: &[u8]) -> Vec<String> {
     let mut problems = Vec::new();
-    limit(bytes.len(), MAX_LABEL, &mut problems);
+    limit(bytes.len(), MAX_LABEL, CHARACTERS, &mut problems);
     if is_label(bytes) {
         return problems;
     }
@@ -99,9 +101,9 @@ fn label_problems(bytes: &[u8]) -> Vec<String> {
     problems
 }
 
-fn subdomain_problems(bytes: &[u8]) -> Vec<String> {
+fn subdomain_problems(bytes: &[u8], unit: &str) -> Vec<String> {
     let mut problems = Vec::new();
-    limit(bytes.len(), MAX_SUBDOMAIN, &mut problems);
+    limit(bytes.len(), MAX_SUBDOMAIN, unit, &mut problems);
     if !is_subdomain(bytes) {
         problems.push(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
@@ -115,7 +117,7 @@ fn subdomain_problems(bytes: &[u8]) -> Vec<String> {
 
 fn dns1035_problems(bytes: &[u8]) -> Vec<String> {
     let mut problems = Vec::new();
-    limit(bytes.len(), MAX_LABEL, &mut problems);
+    limit(bytes.len(), MAX_LABEL, CHARACTERS, &mut problems);
     if !is_label(bytes) || bytes[0].is_ascii_digit() {
         problems.push(
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
@@ -150,7 +152,7 @@ fn qualified_name_problems(text: &str) -> Vec<String> {
     match prefix {
         Some("") => problems.push("prefix part must be non-empty".into()),
         Some(prefix) => {
-            let of_prefix = subdomain_problems(prefix.as_bytes());
+            let of_prefix = subdomain_problems(prefix.as_bytes(), "bytes");
             problems.extend(of_prefix.into_iter().map(|problem| format!("prefix part {problem}")));
         }
         None => {}
@@ -168,7 +170,7 @@ fn qualified_name_problems(text: &str) -> Vec<String> {
 
 fn label_value_problems(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
-    limit(text.len(), MAX_LABEL, &mut problems);
+    limit(text.len(), MAX_LABEL, "bytes", &mut problems);
     if !text.is_empty() && !is_label_key(text) {
         problems.push(
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \

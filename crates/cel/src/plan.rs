@@ -261,7 +261,7 @@ impl Planner<'_> {
         args: Vec<Node>,
     ) -> Planned {
         let overload = only.map(|overload| overload.id);
-        let mut in_order = args.len() > 2;
+        let mut in_order = args.len() > 2 || &**function == "format";
         let binding = if &**function == "@not_strictly_false" {
             None
         } else {

@@ -21,6 +21,8 @@
     clippy::print_stderr
 )] // a test may read its environment and report
 
+#[path = "upstream/arguments.rs"]
+mod arguments;
 #[path = "upstream/compare.rs"]
 mod compare;
 #[path = "upstream/generate.rs"]
@@ -201,5 +203,17 @@ fn expressions_of_upstreams_tests_match_upstream() -> Result<()> {
         devices.push(Generator::new(index as u64).device());
         report.add(&mut oracle, Question { expression, devices })?;
     }
+    report.finish(&mut oracle)
+}
+
+#[test]
+fn functions_match_upstream_on_every_argument() -> Result<()> {
+    let Some(mut oracle) = Oracle::start_devices_or_skip() else { return Ok(()) };
+    let mut report = Report::default();
+    let devices = &question::listed_devices()[..1];
+    for expression in arguments::expressions() {
+        report.add(&mut oracle, Question { expression, devices: devices.to_vec() })?;
+    }
+    assert!(report.asked > 3_000 && report.compiled > report.asked / 2, "most of them compile");
     report.finish(&mut oracle)
 }

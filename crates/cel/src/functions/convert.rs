@@ -172,7 +172,8 @@ fn to_uint(args: &[Value], _: &mut Steps) -> Outcome {
     }))
 }
 
-fn to_string(args: &[Value], _: &mut Steps) -> Outcome {
+/// `string(value)`.
+pub(super) fn to_string(args: &[Value], _: &mut Steps) -> Outcome {
     let text = match &args[0] {
         Value::Bytes(bytes) => std::str::from_utf8(bytes)
             .map_err(|_| EvalFailure::error("invalid UTF-8 in bytes, cannot convert to string"))?

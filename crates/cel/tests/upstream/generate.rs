@@ -69,7 +69,7 @@ const NAMES: &[&str] =
 const DOMAINS: &[&str] = &["gpu.example.com", "other.example.com", "none.example.com"];
 
 /// The lines of a section of `templates.txt`.
-fn templates(section: &str) -> &'static [&'static str] {
+pub fn templates(section: &str) -> &'static [&'static str] {
     static SECTIONS: LazyLock<BTreeMap<&str, Vec<&str>>> = LazyLock::new(|| {
         let sections = include_str!("templates.txt").split("\n== ").skip(1);
         let lines = |section: &'static str| {
@@ -310,6 +310,16 @@ impl Generator {
                 'Q' => out += &format!("'{}'", self.pick(templates("quantities"))),
                 'V' => out += &format!("'{}'", self.pick(templates("versions"))),
                 'A' => out += &format!("'{}'", self.pick(templates("addresses"))),
+                'K' => out.push('%'),
+                'm' => {
+                    let kind = self.any_kind();
+                    out += &self.expr(kind, depth);
+                }
+                'C' => {
+                    let count = self.rng.usize(0..4);
+                    let clauses: Vec<_> = (0..count).map(|_| self.pick(templates("clauses"))).collect();
+                    out += &format!("'{}'", clauses.join(self.pick(&["", " "])));
+                }
                 'O' => out += &format!("'{}'", self.pick(templates("urls")).replace('\'', "\\'")),
                 'F' => out += &format!("'{}'", self.pick(templates("names"))),
                 'G' => out += self.pick(templates("formats")),
