@@ -1,8 +1,10 @@
 //! Regular expressions in Go's syntax (RE2), for a machine with another one.
 //!
 //! The text is read as Go reads it, so that what is wrong in it is reported in Go's words, and
-//! written again in the other syntax. Not handled, and reported as such: classes of Unicode (`\p`),
-//! `\B`, and expressions that grow too large.
+//! written again in the other syntax. Expressions that grow too large are not handled, and reported
+//! as such.
+
+mod unicode;
 
 use std::fmt::Write as _;
 
@@ -302,6 +304,7 @@ impl Translator {
             'A' => Some("\\A"),
             'z' => Some("\\z"),
             'b' => Some("(?-u:\\b)"),
+            'B' => Some("(?-u:\\B)"),
             _ => perl_class(c),
         };
         if let Some(simple) = simple {
@@ -310,8 +313,7 @@ impl Translator {
             return Ok(true);
         }
         match c {
-            'B' => Err(RegexError::Unsupported("regular expression with \\B is not supported".into())),
-            'p' | 'P' => Err(RegexError::Unsupported("regular expression with \\p is not supported".into())),
+            'p' | 'P' => self.unicode_class().map(|()| true),
             'Q' => {
                 self.at += 2;
                 let rest = self.text(self.at, self.chars.len());
@@ -329,6 +331,29 @@ impl Translator {
                 Ok(true)
             }
         }
+    }
+
+    /// `\pL` or `\p{Greek}`, in or outside a class.
+    fn unicode_class(&mut self) -> Result<(), RegexError> {
+        let start = self.at;
+        let rest = &self.chars[start + 2..];
+        let (name, length) = if rest.first() == Some(&'{') {
+            let Some(end) = rest.iter().position(|c| *c == '}') else {
+                return invalid("invalid character class range", &self.text(start, self.chars.len()));
+            };
+            (&rest[1..end], end + 1)
+        } else {
+            let length = rest.len().min(1);
+            (&rest[..length], length)
+        };
+        let name: String = name.iter().collect();
+        let class = unicode::class(&name, self.chars[start + 1] == 'P');
+        self.at = start + 2 + length;
+        match class {
+            Some(class) => self.out.push_str(&class),
+            None => return invalid("invalid character class range", &self.text(start, self.at)),
+        }
+        Ok(())
     }
 
     /// The character of an escape, in or outside a class.
@@ -452,7 +477,7 @@ impl Translator {
         }
         let Some(c) = self.chars.get(self.at + 1).copied() else { return Ok(false) };
         if matches!(c, 'p' | 'P') {
-            return Err(RegexError::Unsupported("regular expression with \\p is not supported".into()));
+            return self.unicode_class().map(|()| true);
         }
         let Some(set) = perl_class(c) else { return Ok(false) };
         self.at += 2;

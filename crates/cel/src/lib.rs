@@ -48,6 +48,7 @@ mod eval;
 mod eval_failure;
 mod format_string;
 mod functions;
+mod go_float;
 mod go_regex;
 mod gofmt;
 mod lexer;

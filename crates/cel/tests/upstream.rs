@@ -42,6 +42,19 @@ use question::{Answer, Question};
 
 /// The number of generated expressions without `SUPERCARGO_CEL_EXPRESSIONS`.
 const EXPRESSIONS: u64 = 20_000;
+/// Functions that few templates have; enough of the expressions that succeed must call each.
+const RARE: &[&str] = &[
+    "url(",
+    "isURL(",
+    "getQuery(",
+    "getHost(",
+    ".validate(",
+    "format.named(",
+    ".format(",
+    "\\\\p",
+    "\\\\B",
+    "double('0x",
+];
 /// How often upstream is asked before a difference counts.
 const ATTEMPTS: usize = 20;
 /// The questions that shrinking one difference may take.
@@ -101,6 +114,8 @@ struct Report {
     evaluated: u64,
     matched: u64,
     left_out: u64,
+    /// Of [`RARE`], how many expressions have it and an evaluation without an error.
+    rare: BTreeMap<&'static str, u64>,
     faults: BTreeMap<String, (u64, Question, Difference)>,
 }
 
@@ -113,6 +128,11 @@ impl Report {
             answer.evaluations.iter().filter(|evaluation| evaluation.error.is_empty()).count() as u64;
         self.matched += answer.evaluations.iter().filter(|evaluation| evaluation.is_match).count() as u64;
         self.left_out += u64::from(is_left_out(&question, &answer));
+        if answer.evaluations.iter().any(|evaluation| evaluation.error.is_empty()) {
+            for name in RARE.iter().filter(|name| question.expression.contains(**name)) {
+                *self.rare.entry(name).or_default() += 1;
+            }
+        }
         if compare(&question, &answer).is_some()
             && let Some(difference) = difference(oracle, &question)?
         {
@@ -171,6 +191,10 @@ fn generated_expressions_match_upstream() -> Result<()> {
         "the generator makes too few valid ones"
     );
     assert!(report.left_out < count / 40, "{} of {count} are not compared whole", report.left_out);
+    for name in RARE {
+        let found = report.rare.get(name).copied().unwrap_or_default();
+        assert!(found > count / 1_000, "{found} of {count} succeed with {name}");
+    }
     report.finish(&mut oracle)
 }
 

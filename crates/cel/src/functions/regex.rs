@@ -45,9 +45,11 @@ pub(crate) fn optimized(name: &str, pattern: &str) -> Option<Result<Binding, Eva
     Some(compile(pattern).map(|pattern| Binding::Pattern(Arc::new(pattern))))
 }
 
-/// The most states of a regular expression: counts of repetitions multiply to at most 1,000.
+/// The most states of a regular expression: counts of repetitions multiply to at most 1,000, and a
+/// class of Unicode has hundreds.
 fn most_states(pattern: &str) -> usize {
-    pattern.len() * if pattern.contains('{') { 1_000 } else { 1 }
+    let has_many = pattern.contains('{') || pattern.contains("\\p") || pattern.contains("\\P");
+    pattern.len() * if has_many { 1_000 } else { 1 }
 }
 
 /// What it takes to compile a regular expression, which costs nothing upstream.

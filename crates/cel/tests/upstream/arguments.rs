@@ -66,7 +66,7 @@ fn quoted(text: &str) -> String {
 }
 
 pub fn expressions() -> impl Iterator<Item = String> {
-    urls().chain(formats()).chain(clauses())
+    urls().chain(formats()).chain(clauses()).chain(patterns()).chain(numbers())
 }
 
 fn urls() -> impl Iterator<Item = String> {
@@ -100,4 +100,15 @@ fn clauses() -> impl Iterator<Item = String> {
                 .map(|value| shown(&format!("'{clause}'.format([{value}])")))
         })
     })
+}
+
+fn patterns() -> impl Iterator<Item = String> {
+    const TEXTS: &[&str] = &["aéb Ab1_", "", "日本 Ωω", "ab", "é", "fi.h"];
+    templates("patterns").iter().flat_map(|pattern| {
+        TEXTS.iter().map(move |text| shown(&format!("'%s'.format([{text:?}.findAll('{pattern}')])")))
+    })
+}
+
+fn numbers() -> impl Iterator<Item = String> {
+    templates("numbers").iter().map(|text| shown(&format!("string(double('{text}'))")))
 }

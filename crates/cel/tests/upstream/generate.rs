@@ -307,6 +307,7 @@ impl Generator {
                 }
                 'D' => out += &format!("\"{}\"", self.pick(DOMAINS)),
                 'r' => out += &format!("'{}'", self.pick(templates("patterns"))),
+                'n' => out += &format!("'{}'", self.pick(templates("numbers"))),
                 'Q' => out += &format!("'{}'", self.pick(templates("quantities"))),
                 'V' => out += &format!("'{}'", self.pick(templates("versions"))),
                 'A' => out += &format!("'{}'", self.pick(templates("addresses"))),
