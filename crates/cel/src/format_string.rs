@@ -116,8 +116,8 @@ impl<'a> Iterator for Pieces<'a> {
             self.0 = rest;
             return (!plain.is_empty()).then_some(Piece::Text(plain));
         };
-        if clause.starts_with('%') {
-            self.0 = &clause[1..];
+        if let Some(rest) = clause.strip_prefix('%') {
+            self.0 = rest;
             return Some(Piece::Text("%"));
         }
         Some(Piece::Clause(self.clause(clause)))

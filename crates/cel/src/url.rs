@@ -1,5 +1,7 @@
 //! URLs as Go's `net/url` reads them.
 
+use std::fmt::Write as _;
+
 use crate::gofmt::{quote, quote_bytes};
 use crate::net::parse_address;
 
@@ -260,7 +262,7 @@ fn escape(bytes: &[u8], part: Part) -> String {
     let mut out = String::with_capacity(bytes.len());
     for &byte in bytes {
         if part.escapes(byte) {
-            out += &format!("%{byte:02X}");
+            let _ = write!(out, "%{byte:02X}");
         } else {
             out.push(char::from(byte));
         }

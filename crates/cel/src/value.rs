@@ -303,8 +303,8 @@ impl Value {
             Self::Ip(ip) => ip.to_string(),
             Self::Cidr(cidr) => cidr.to_string(),
             Self::Url(url) => url.text.clone(),
-            // Upstream's has the address of a function.
-            Self::Format(format) => format!("{{{} {}}}", format.name, format.pattern_length),
+            // Upstream prints the address of a function, too.
+            Self::Format(format) => format.name.into(),
         }
     }
 

@@ -307,6 +307,7 @@ impl Generator {
                 }
                 'D' => out += &format!("\"{}\"", self.pick(DOMAINS)),
                 'r' => out += &format!("'{}'", self.pick(templates("patterns"))),
+                'R' => out += &format!("'{}'", self.pick(templates("classes"))),
                 'n' => out += &format!("'{}'", self.pick(templates("numbers"))),
                 'Q' => out += &format!("'{}'", self.pick(templates("quantities"))),
                 'V' => out += &format!("'{}'", self.pick(templates("versions"))),
