@@ -24,22 +24,43 @@ pub(crate) enum RegexError {
     Unsupported(String),
 }
 
-/// Compiles an expression. Also returns how often it repeats a part of it, at most.
-pub(crate) fn compile(pattern: &str) -> Result<(Regex, u32), RegexError> {
+/// An expression in the machine's syntax.
+pub(crate) struct Translated {
+    text: String,
+    /// How often it repeats a part of it, at most.
+    pub(crate) repeats: u32,
+    /// The characters for which the machine looks for other cases, one by one.
+    pub(crate) folded: u64,
+}
+
+/// Translates an expression.
+pub(crate) fn translate(pattern: &str) -> Result<Translated, RegexError> {
     let mut translator = Translator {
         chars: pattern.chars().collect(),
         at: 0,
         out: String::new(),
         repeats: vec![1],
         last_repeats: 1,
+        ignores_case: false,
+        in_ranges: 0,
     };
     translator.run(pattern)?;
-    let regex = RegexBuilder::new(&translator.out)
-        .size_limit(MAX_SIZE)
-        .nest_limit(250)
-        .build()
-        .map_err(|_| RegexError::Unsupported("regular expression too large".into()))?;
-    Ok((regex, translator.repeats.first().copied().unwrap_or(1)))
+    Ok(Translated {
+        repeats: translator.repeats.first().copied().unwrap_or(1),
+        folded: if translator.ignores_case { translator.in_ranges } else { 0 },
+        text: translator.out,
+    })
+}
+
+impl Translated {
+    /// Compiles the expression.
+    pub(crate) fn compile(&self) -> Result<Regex, RegexError> {
+        RegexBuilder::new(&self.text)
+            .size_limit(MAX_SIZE)
+            .nest_limit(250)
+            .build()
+            .map_err(|_| RegexError::Unsupported("regular expression too large".into()))
+    }
 }
 
 fn invalid<T>(reason: &str, text: &str) -> Result<T, RegexError> {
@@ -70,6 +91,10 @@ struct Translator {
     repeats: Vec<u32>,
     /// The same of what was read last.
     last_repeats: u32,
+    /// Some part of it ignores case.
+    ignores_case: bool,
+    /// The number of characters in its ranges.
+    in_ranges: u64,
 }
 
 impl Translator {
@@ -276,7 +301,10 @@ impl Translator {
             };
             at += 1;
             match c {
-                'i' | 'm' | 's' | 'U' => saw_flag = true,
+                'i' | 'm' | 's' | 'U' => {
+                    saw_flag = true;
+                    self.ignores_case |= c == 'i';
+                }
                 '-' if !is_negated => {
                     is_negated = true;
                     saw_flag = false;
@@ -445,8 +473,11 @@ impl Translator {
                 return invalid("missing closing ]", &rest);
             }
             is_first = false;
+            let before = self.out.len();
             if !self.class_set()? {
                 self.class_range()?;
+            } else if self.out[before..].starts_with('[') && self.out[before + 1..].contains('^') {
+                self.in_ranges += u64::from(u32::from(char::MAX));
             }
         }
         self.at += 1;
@@ -496,6 +527,7 @@ impl Translator {
                 return invalid("invalid character class range", &self.text(start, self.at));
             }
         }
+        self.in_ranges += u64::from(high as u32 - low as u32);
         let _ = write!(self.out, "\\x{{{:x}}}-\\x{{{:x}}}", low as u32, high as u32);
         Ok(())
     }

@@ -21,7 +21,8 @@
 //! * an expression longer than 10,240 bytes, which no API object holds
 //! * messages of protobuf, such as `google.protobuf.Duration{}`
 //! * macros that expand to more than 100,000 nodes, and types with more than 2,000 parts
-//! * constant regular expressions with a surrogate, or of more than a megabyte when compiled
+//! * constant regular expressions with a surrogate, of more than a megabyte when compiled, or that
+//!   ignore case in ranges of more than 80 million characters
 //! * an optional element without a known type, and keys of type `bytes` in a constant map: upstream
 //!   panics
 //!

@@ -18,7 +18,7 @@ pub(crate) fn validate(
     checked: &Checked,
     errors: &mut Errors,
 ) {
-    let mut validator = Validator { source, places, checked, errors };
+    let mut validator = Validator { source, places, checked, errors, steps: Steps::default() };
     validator.walk(root, false);
 }
 
@@ -27,6 +27,8 @@ struct Validator<'a> {
     places: &'a Places,
     checked: &'a Checked,
     errors: &'a mut Errors,
+    /// What it may take to compile patterns.
+    steps: Steps,
 }
 
 impl Validator<'_> {
@@ -118,7 +120,7 @@ impl Validator<'_> {
             "timestamp" => to_timestamp(args, &mut Steps::default()).is_ok(),
             "matches" => match value {
                 Value::String(pattern) => !matches!(
-                    optimized(function, pattern),
+                    optimized(function, pattern, &mut self.steps),
                     Some(Err(crate::eval_failure::EvalFailure::Error(_)))
                 ),
                 _ => true,

@@ -107,6 +107,20 @@ fn many_classes_of_unicode_end() {
 }
 
 #[test]
+fn ranges_without_regard_to_case_are_limited() {
+    let error_of = |text: &str| Program::compile(text).err().map(|error| error.to_string());
+    for class in ["[b-\\\\x{10ffff}]", "[\\\\Wé]", "[\\\\P{Lu}é]", "[[:^alpha:]é]"] {
+        let pattern = format!("(?i){}", class.repeat(200));
+        let constant = error_of(&format!("'a'.matches('{pattern}')"));
+        let expected = "program instantiation failed: regular expression too large";
+        assert_eq!(constant.as_deref(), Some(expected), "{class}");
+        let computed = format!("lists.range(1000).exists(i, 'a'.matches('{pattern}' + string(i)))");
+        assert_eq!(error(&computed), "operation cancelled: too many comparisons and copies", "{class}");
+    }
+    run("'A'.matches('(?i)[b-\\\\x{10ffff}]|a')");
+}
+
+#[test]
 fn many_parameters_of_a_query_are_none() {
     for (count, size) in [(10_000, 1), (10_001, 0)] {
         let query = format!("lists.range({count}).map(i, 'a=1').join('&')");
