@@ -42,7 +42,6 @@ impl Validator<'_> {
         match &expr.kind {
             ExprKind::Call(call) => {
                 is_format = &*call.function == "format";
-                self.check_format(expr.id, call);
                 if let Some(Expr { id, kind: ExprKind::Literal(value) }) = call.args.first() {
                     self.check_literal(&call.function, *id, value);
                 }
@@ -62,6 +61,10 @@ impl Validator<'_> {
         }
         for child in expr.children() {
             self.walk(child, is_in_format || is_format);
+        }
+        // Upstream reports inner calls first; both errors may have one place.
+        if let ExprKind::Call(call) = &expr.kind {
+            self.check_format(expr.id, call);
         }
     }
 
