@@ -258,11 +258,15 @@ fn kubernetes_call(
         }
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes" => traverse(arg(0)),
         "ip" if overload == Some("cidr_ip") => 1,
-        "lowerAscii" | "upperAscii" | "substring" | "trim" | "cidr" | "isIP" | "isCIDR" | "quantity"
-        | "isQuantity" | "semver" | "isSemver" | "ip" => traversal,
+        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "cidr" | "isIP" | "isCIDR"
+        | "quantity" | "isQuantity" | "semver" | "isSemver" | "ip" => traversal,
         "replace" | "split" | "ip.isCanonical" => part(first, 2.0 * STRING_FACTOR),
         "join" => part(size(result), 2.0 * STRING_FACTOR),
         "find" | "findAll" => regex_cost(first, size(arg(1))),
+        "validate" => match arg(0) {
+            Some(Value::Format(format)) => regex_cost(size(arg(1)), format.pattern_length),
+            _ => return None,
+        },
         "containsIP" => {
             let other = if overload == Some("cidr_contains_ip_string") {
                 part(size(arg(1)), STRING_FACTOR)
@@ -279,7 +283,14 @@ fn kubernetes_call(
         "_==_"
             if matches!(
                 arg(0),
-                Some(Value::Quantity { .. } | Value::Ip(_) | Value::Cidr(_) | Value::Semver(_))
+                Some(
+                    Value::Quantity { .. }
+                        | Value::Ip(_)
+                        | Value::Cidr(_)
+                        | Value::Semver(_)
+                        | Value::Url(_)
+                        | Value::Format(_)
+                )
             ) =>
         {
             1

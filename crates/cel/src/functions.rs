@@ -2,12 +2,14 @@
 
 mod code;
 mod convert;
+mod format;
 mod list;
 mod operators;
 mod optional;
 mod regex;
 mod text;
 mod units;
+mod url;
 
 use std::sync::Arc;
 
@@ -30,6 +32,8 @@ pub(crate) enum Binding {
     Overloads(Vec<(&'static Overload, Code)>),
     /// A function of a regular expression that is known.
     Pattern(Arc<Pattern>),
+    /// Always the same value.
+    Constant(Value),
 }
 
 /// Finds the code of a call: of its overload if only one is possible.
@@ -38,6 +42,9 @@ pub(crate) fn bind(name: &str, overload: Option<&'static Overload>) -> Option<Bi
         operators::single(name).or_else(|| list::single(name)).or_else(|| regex::single(name))
     {
         return Some(Binding::Single(accepts, code));
+    }
+    if let Some(value) = name.strip_prefix("format.").and_then(url::constant) {
+        return Some(Binding::Constant(value));
     }
     let candidates: Vec<_> = match overload {
         Some(overload) => vec![overload],
@@ -53,13 +60,13 @@ fn code(overload: &str) -> Option<Code> {
         .or_else(|| optional::code(overload))
         .or_else(|| regex::code(overload))
         .or_else(|| units::code(overload))
+        .or_else(|| url::code(overload))
         // No value has the types of these: they never fit.
         .or_else(|| is_declared(overload).then_some((|_, _| Err(EvalFailure::no_such_overload())) as Code))
 }
 
 fn is_declared(overload: &str) -> bool {
-    let prefixes =
-        ["authorizer_", "groupcheck_", "resourcecheck_", "pathcheck_", "decision_", "url_", "format-"];
+    let prefixes = ["authorizer_", "groupcheck_", "resourcecheck_", "pathcheck_", "decision_"];
     prefixes.iter().any(|prefix| overload.starts_with(prefix))
 }
 
@@ -87,6 +94,7 @@ impl Binding {
                 }
             }
             Self::Pattern(pattern) => pattern.call(name, args, steps),
+            Self::Constant(value) => Ok(value.clone()),
         }
     }
 }

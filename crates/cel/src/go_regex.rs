@@ -1,8 +1,10 @@
 //! Regular expressions in Go's syntax (RE2), for a machine with another one.
 //!
 //! The text is read as Go reads it, so that what is wrong in it is reported in Go's words, and
-//! written again in the other syntax. Not handled, and reported as such: classes of Unicode (`\p`),
-//! `\B`, and expressions that grow too large.
+//! written again in the other syntax. Expressions that grow too large are not handled, and reported
+//! as such.
+
+mod unicode;
 
 use std::fmt::Write as _;
 
@@ -22,22 +24,43 @@ pub(crate) enum RegexError {
     Unsupported(String),
 }
 
-/// Compiles an expression. Also returns how often it repeats a part of it, at most.
-pub(crate) fn compile(pattern: &str) -> Result<(Regex, u32), RegexError> {
+/// An expression in the machine's syntax.
+pub(crate) struct Translated {
+    text: String,
+    /// How often it repeats a part of it, at most.
+    pub(crate) repeats: u32,
+    /// The characters for which the machine looks for other cases, one by one.
+    pub(crate) folded: u64,
+}
+
+/// Translates an expression.
+pub(crate) fn translate(pattern: &str) -> Result<Translated, RegexError> {
     let mut translator = Translator {
         chars: pattern.chars().collect(),
         at: 0,
         out: String::new(),
         repeats: vec![1],
         last_repeats: 1,
+        ignores_case: false,
+        in_ranges: 0,
     };
     translator.run(pattern)?;
-    let regex = RegexBuilder::new(&translator.out)
-        .size_limit(MAX_SIZE)
-        .nest_limit(250)
-        .build()
-        .map_err(|_| RegexError::Unsupported("regular expression too large".into()))?;
-    Ok((regex, translator.repeats.first().copied().unwrap_or(1)))
+    Ok(Translated {
+        repeats: translator.repeats.first().copied().unwrap_or(1),
+        folded: if translator.ignores_case { translator.in_ranges } else { 0 },
+        text: translator.out,
+    })
+}
+
+impl Translated {
+    /// Compiles the expression.
+    pub(crate) fn compile(&self) -> Result<Regex, RegexError> {
+        RegexBuilder::new(&self.text)
+            .size_limit(MAX_SIZE)
+            .nest_limit(250)
+            .build()
+            .map_err(|_| RegexError::Unsupported("regular expression too large".into()))
+    }
 }
 
 fn invalid<T>(reason: &str, text: &str) -> Result<T, RegexError> {
@@ -68,6 +91,10 @@ struct Translator {
     repeats: Vec<u32>,
     /// The same of what was read last.
     last_repeats: u32,
+    /// Some part of it ignores case.
+    ignores_case: bool,
+    /// The number of characters in its ranges.
+    in_ranges: u64,
 }
 
 impl Translator {
@@ -274,7 +301,10 @@ impl Translator {
             };
             at += 1;
             match c {
-                'i' | 'm' | 's' | 'U' => saw_flag = true,
+                'i' | 'm' | 's' | 'U' => {
+                    saw_flag = true;
+                    self.ignores_case |= c == 'i';
+                }
                 '-' if !is_negated => {
                     is_negated = true;
                     saw_flag = false;
@@ -302,6 +332,7 @@ impl Translator {
             'A' => Some("\\A"),
             'z' => Some("\\z"),
             'b' => Some("(?-u:\\b)"),
+            'B' => Some("(?-u:\\B)"),
             _ => perl_class(c),
         };
         if let Some(simple) = simple {
@@ -310,8 +341,7 @@ impl Translator {
             return Ok(true);
         }
         match c {
-            'B' => Err(RegexError::Unsupported("regular expression with \\B is not supported".into())),
-            'p' | 'P' => Err(RegexError::Unsupported("regular expression with \\p is not supported".into())),
+            'p' | 'P' => self.unicode_class().map(|()| true),
             'Q' => {
                 self.at += 2;
                 let rest = self.text(self.at, self.chars.len());
@@ -329,6 +359,29 @@ impl Translator {
                 Ok(true)
             }
         }
+    }
+
+    /// `\pL` or `\p{Greek}`, in or outside a class.
+    fn unicode_class(&mut self) -> Result<(), RegexError> {
+        let start = self.at;
+        let rest = &self.chars[start + 2..];
+        let (name, length) = if rest.first() == Some(&'{') {
+            let Some(end) = rest.iter().position(|c| *c == '}') else {
+                return invalid("invalid character class range", &self.text(start, self.chars.len()));
+            };
+            (&rest[1..end], end + 1)
+        } else {
+            let length = rest.len().min(1);
+            (&rest[..length], length)
+        };
+        let name: String = name.iter().collect();
+        let class = unicode::class(&name, self.chars[start + 1] == 'P');
+        self.at = start + 2 + length;
+        match class {
+            Some(class) => self.out.push_str(&class),
+            None => return invalid("invalid character class range", &self.text(start, self.at)),
+        }
+        Ok(())
     }
 
     /// The character of an escape, in or outside a class.
@@ -420,8 +473,11 @@ impl Translator {
                 return invalid("missing closing ]", &rest);
             }
             is_first = false;
+            let before = self.out.len();
             if !self.class_set()? {
                 self.class_range()?;
+            } else if self.out[before..].starts_with('[') && self.out[before + 1..].contains('^') {
+                self.in_ranges += u64::from(u32::from(char::MAX));
             }
         }
         self.at += 1;
@@ -452,7 +508,7 @@ impl Translator {
         }
         let Some(c) = self.chars.get(self.at + 1).copied() else { return Ok(false) };
         if matches!(c, 'p' | 'P') {
-            return Err(RegexError::Unsupported("regular expression with \\p is not supported".into()));
+            return self.unicode_class().map(|()| true);
         }
         let Some(set) = perl_class(c) else { return Ok(false) };
         self.at += 2;
@@ -471,6 +527,7 @@ impl Translator {
                 return invalid("invalid character class range", &self.text(start, self.at));
             }
         }
+        self.in_ranges += u64::from(high as u32 - low as u32);
         let _ = write!(self.out, "\\x{{{:x}}}-\\x{{{:x}}}", low as u32, high as u32);
         Ok(())
     }

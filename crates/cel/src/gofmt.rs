@@ -28,36 +28,119 @@ pub(crate) fn fixed(value: f64) -> String {
     if value.is_finite() { format!("{value}") } else { double(value) }
 }
 
-/// Go's `%q` of a string. Combining characters and others that Go escapes, too, stay as they are.
+/// The greatest width or precision that Go reads before one more digit.
+const MAX_BEFORE_DIGIT: i64 = 1_000_000;
+/// What Go prints where it does not find the verb, because the number before it is too large.
+const NO_VERB: &str = "%!(NOVERB)";
+
+/// `%.Nf` of `golang.org/x/text` in English: with commas between groups of digits.
+pub(crate) fn english_fixed(value: f64, precision: i64) -> String {
+    if precision / 10 > MAX_BEFORE_DIGIT {
+        return NO_VERB.into();
+    }
+    if !value.is_finite() {
+        return english_special(value);
+    }
+    // Small integers hold the precision, so a large one is another number, or none.
+    let least = usize::from(precision as u8);
+    let digits = match usize::try_from(precision as i16) {
+        Ok(most) => format!("{:.most$}", value.abs()),
+        Err(_) => value.abs().to_string(),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
+    let mut out = String::from(if value < 0.0 { "-" } else { "" });
+    for (index, digit) in whole.char_indices() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    let fraction = format!("{:0<least$}", fraction.trim_end_matches('0'));
+    if !fraction.is_empty() {
+        out.push('.');
+        out += &fraction;
+    }
+    out
+}
+
+/// `%Ne` of `golang.org/x/text` in English, where N is the least width.
+pub(crate) fn english_scientific(value: f64, width: i64) -> String {
+    if width / 10 > MAX_BEFORE_DIGIT {
+        return NO_VERB.into();
+    }
+    let text = if value.is_finite() { english_power(value) } else { english_special(value) };
+    format!("{text:>width$}", width = usize::from(width as u16))
+}
+
+fn english_power(value: f64) -> String {
+    const DIGITS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+    let text = format!("{:.6e}", value.abs());
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let signs = [if value < 0.0 { "-" } else { "" }, if exponent < 0 { "⁻" } else { "" }];
+    let power = format!("{:02}", exponent.unsigned_abs());
+    let power: String = power.bytes().map(|digit| DIGITS[usize::from(digit - b'0')]).collect();
+    format!("{}{digits}×10{}{power}", signs[0], signs[1])
+}
+
+fn english_special(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".into();
+    }
+    if value > 0.0 { "∞".into() } else { "-∞".into() }
+}
+
+/// Go's `%q` of a string. Characters that are newer than Go's tables are not escaped.
 pub fn quote(text: &str) -> String {
     let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            c if c.is_ascii() && !(' '..='~').contains(&c) => {
-                let _ = write!(out, "\\x{:02x}", c as u32);
-            }
-            '\u{80}'..='\u{a0}'
-            | '\u{ad}'
-            | '\u{feff}'
-            | '\u{2028}'
-            | '\u{2029}'
-            | '\u{200b}'..='\u{200f}' => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c => out.push(c),
+    text.chars().for_each(|c| quote_char(c, &mut out));
+    out.push('"');
+    out
+}
+
+/// [`quote`] of bytes that need not be UTF-8.
+pub(crate) fn quote_bytes(bytes: &[u8]) -> String {
+    let mut out = String::from("\"");
+    for chunk in bytes.utf8_chunks() {
+        chunk.valid().chars().for_each(|c| quote_char(c, &mut out));
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
         }
     }
     out.push('"');
     out
+}
+
+fn quote_char(c: char, out: &mut String) {
+    match c {
+        '"' => out.push_str("\\\""),
+        '\\' => out.push_str("\\\\"),
+        '\u{7}' => out.push_str("\\a"),
+        '\u{8}' => out.push_str("\\b"),
+        '\u{c}' => out.push_str("\\f"),
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        '\u{b}' => out.push_str("\\v"),
+        c if is_printable(c) => out.push(c),
+        c => {
+            let code = c as u32;
+            let _ = match code {
+                0..0x80 => write!(out, "\\x{code:02x}"),
+                0x80..0x1_0000 => write!(out, "\\u{code:04x}"),
+                _ => write!(out, "\\U{code:08x}"),
+            };
+        }
+    }
+}
+
+/// Go's `strconv.IsPrint`.
+fn is_printable(c: char) -> bool {
+    if c.is_ascii() {
+        return matches!(c, ' '..='~');
+    }
+    // Debug text has the same escapes. It also escapes combining characters, but only at its start.
+    format!("a{c}").escape_debug().count() == 2
 }
 
 /// `time.Duration.String`.

@@ -19,10 +19,10 @@
 //! the reason:
 //!
 //! * an expression longer than 10,240 bytes, which no API object holds
-//! * the functions `url`, `isURL`, `format` and `format.NAME`
 //! * messages of protobuf, such as `google.protobuf.Duration{}`
 //! * macros that expand to more than 100,000 nodes, and types with more than 2,000 parts
-//! * constant regular expressions with `\p`, `\B`, or of more than a megabyte when compiled
+//! * constant regular expressions with a surrogate, of more than a megabyte when compiled, or that
+//!   ignore case in ranges of more than 80 million characters
 //! * an optional element without a known type, and keys of type `bytes` in a constant map: upstream
 //!   panics
 //!
@@ -33,11 +33,19 @@
 //! * lists of more than 2^20 elements, texts of more than 64 MiB, values that nest deeper than 250,
 //!   and evaluations with more than 20 million steps, comparisons and copies, most of which cost
 //!   nothing upstream
-//! * quantities beyond 128 bits, and texts of hexadecimal numbers in `double('0x1p4')`
+//! * quantities beyond 128 bits
+//! * `getHost`, `getHostname` and `getQuery` with text that is not UTF-8
 //! * `sortBy` with equal keys of different elements in a list of more than 12, and sorting of NaN
 //!
 //! Of an expression that does not parse, only the first error is reported, and its text may be
 //! another one. Where upstream walks over a map in random order, this walks in the order of keys.
+//!
+//! Some texts differ:
+//!
+//! * Characters that are newer than Unicode 15 count as assigned, in classes such as `\pL` and in
+//!   quoted texts.
+//! * The error of a URL with an address in brackets that is not UTF-8 has replacement characters.
+//! * A named format within an error has its name only; upstream prints an address of memory, too.
 
 mod ast;
 mod checker;
@@ -46,13 +54,16 @@ mod declarations;
 mod device;
 mod eval;
 mod eval_failure;
+mod format_string;
 mod functions;
+mod go_float;
 mod go_regex;
 mod gofmt;
 mod lexer;
 mod literals;
 mod macros;
 mod map;
+mod named_format;
 mod net;
 mod numbers;
 mod parser;
@@ -64,6 +75,7 @@ mod source;
 mod time;
 mod types;
 mod unexpected;
+mod url;
 mod validate;
 mod value;
 
@@ -232,6 +244,8 @@ fn bool_error(value: &Value) -> Result<bool, String> {
                 Value::Quantity { .. } => "'Quantity'",
                 Value::Semver(_) => "'Semver'",
                 Value::Ip(_) => "'IP'",
+                Value::Url(_) => "'URL'",
+                Value::Format(_) => "'Format'",
                 _ => "'CIDR'",
             };
             format!("type conversion error from {name} to 'bool'")

@@ -64,7 +64,8 @@ impl Key {
             Value::Optional(None) => Self::Address(0),
             Value::Optional(Some(value)) => Self::Address(Arc::as_ptr(value).cast::<()>() as usize),
             Value::Quantity { quantity, .. } => Self::Address(Arc::as_ptr(quantity).cast::<()>() as usize),
-            Value::Bytes(_) | Value::Semver(_) => return Err(unhashable(value)),
+            Value::Url(url) => Self::Address(Arc::as_ptr(url).cast::<()>() as usize),
+            Value::Bytes(_) | Value::Semver(_) | Value::Format(_) => return Err(unhashable(value)),
         }))
     }
 }

@@ -174,6 +174,11 @@ fn fail<T>(text: &str, message: &str, at: &str) -> Result<T, String> {
     Err(format!("ParseAddr({}): {message}{at}", quote(text)))
 }
 
+/// Reads an address, which may have a zone. Errors are Go's.
+pub(crate) fn parse_address(text: &str) -> Result<IpAddr, String> {
+    parse(text).map(|parsed| parsed.ip)
+}
+
 fn parse(text: &str) -> Result<Parsed, String> {
     match text.bytes().find(|byte| matches!(byte, b'.' | b':' | b'%')) {
         Some(b'.') => {

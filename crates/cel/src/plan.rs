@@ -3,7 +3,7 @@
 //! Upstream folds constants, looks up members of constant lists in a set, and compiles constant
 //! regular expressions. All three change costs, so they are done here in the same places.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::ast::{Call, Expr, ExprKind, Fold, Id, Name};
@@ -157,7 +157,7 @@ impl Node {
 
 /// Plans an expression; also the size of its regular expressions in bytes. The error is upstream's.
 pub(crate) fn plan(root: &Expr, checked: &Checked) -> Result<(Node, usize), EvalFailure> {
-    let planner = Planner { checked, pattern_bytes: Cell::new(0) };
+    let planner = Planner { checked, pattern_bytes: Cell::new(0), steps: RefCell::default() };
     let node = planner.plan(root)?;
     Ok((node, planner.pattern_bytes.get()))
 }
@@ -165,6 +165,8 @@ pub(crate) fn plan(root: &Expr, checked: &Checked) -> Result<(Node, usize), Eval
 struct Planner<'a> {
     checked: &'a Checked,
     pattern_bytes: Cell<usize>,
+    /// What it may take to compile patterns.
+    steps: RefCell<Steps>,
 }
 
 type Planned = Result<Node, EvalFailure>;
@@ -261,7 +263,7 @@ impl Planner<'_> {
         args: Vec<Node>,
     ) -> Planned {
         let overload = only.map(|overload| overload.id);
-        let mut in_order = args.len() > 2;
+        let mut in_order = args.len() > 2 || &**function == "format";
         let binding = if &**function == "@not_strictly_false" {
             None
         } else {
@@ -280,7 +282,7 @@ impl Planner<'_> {
             return Ok(Node::Constant { id, value: Ok(value) });
         }
         if let Some(Value::String(pattern)) = call.args.get(1).and_then(Node::constant)
-            && let Some(binding) = optimized(function, pattern)
+            && let Some(binding) = optimized(function, pattern, &mut self.steps.borrow_mut())
         {
             call.binding = Some(binding?);
             call.in_order = true;

@@ -162,7 +162,18 @@ impl Quantity {
         Ok(Self { value, scale, is_decimal, text: Arc::default(), keeps_text: false, format })
     }
 
-    pub(crate) fn negated(&self) -> Self {
+    /// Upstream negates integers without a look at overflows, so the least one stays what it is.
+    pub(crate) fn sub(&self, other: &Self) -> Result<Self, QuantityError> {
+        if !other.is_decimal && other.value == i128::from(i64::MIN) {
+            let sum = self.add(other)?;
+            if !sum.is_decimal {
+                return Ok(sum);
+            }
+        }
+        self.add(&other.negated())
+    }
+
+    fn negated(&self) -> Self {
         Self { value: -self.value, text: Arc::default(), keeps_text: false, ..self.clone() }
     }
 }
@@ -327,5 +338,18 @@ fn power_of_ten(exponent: i64) -> f64 {
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subtracting_the_least_integer_adds_it() {
+        let least = Quantity::of(i64::MIN);
+        for (from, expected) in [(0, Some(i64::MIN)), (5, Some(i64::MIN + 5)), (-1, None)] {
+            assert_eq!(Quantity::of(from).sub(&least).unwrap().as_int(), expected, "{from}");
+        }
     }
 }

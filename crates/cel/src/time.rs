@@ -106,13 +106,10 @@ impl Timestamp {
     /// Reads RFC 3339.
     pub(crate) fn parse(text: &str) -> Option<Result<Self, EvalFailure>> {
         let bytes = text.as_bytes();
-        let number = |from: usize, to: usize| -> Option<i64> {
-            let digits = text.get(from..to)?;
-            digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
-        };
+        let number = |from: usize, to: usize| number(text, from, to);
         let mark = |at: usize, mark: u8| (bytes.get(at) == Some(&mark)).then_some(());
-        let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-        mark(4, b'-').and(mark(7, b'-')).and(mark(10, b'T'))?;
+        let (year, month, day) = parse_date(text.get(..10)?)?;
+        mark(10, b'T')?;
         let (hour, hour_end) = match number(11, 13) {
             Some(hour) => (hour, 13),
             // Go accepts an hour of one digit.
@@ -130,16 +127,33 @@ impl Timestamp {
             rest = &fraction[end..];
         }
         let offset = zone(rest)?;
-        let is_valid = (1..=12).contains(&month)
-            && (1..=days_in(year, month)).contains(&day)
-            && hour < 24
-            && minute < 60
-            && second < 60;
-        is_valid.then_some(())?;
+        (hour < 24 && minute < 60 && second < 60).then_some(())?;
         let seconds =
             days_before(year, month, day) * DAY + hour * 3600 + minute * 60 + second - i64::from(offset);
         Some(Self { seconds, nanos, offset }.checked())
     }
+}
+
+/// The number that these bytes of a text are.
+fn number(text: &str, from: usize, to: usize) -> Option<i64> {
+    let digits = text.get(from..to)?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// The year, month and day of a date such as `2006-01-02`.
+fn parse_date(text: &str) -> Option<(i64, i64, i64)> {
+    let (year, month, day) = (number(text, 0, 4)?, number(text, 5, 7)?, number(text, 8, 10)?);
+    let bytes = text.as_bytes();
+    let is_valid = bytes.len() == 10
+        && (bytes[4], bytes[7]) == (b'-', b'-')
+        && (1..=12).contains(&month)
+        && (1..=days_in(year, month)).contains(&day);
+    is_valid.then_some((year, month, day))
+}
+
+/// Whether a text is a date such as `2006-01-02`.
+pub(crate) fn is_date(text: &str) -> bool {
+    parse_date(text).is_some()
 }
 
 fn zone(text: &str) -> Option<i32> {

@@ -1,19 +1,16 @@
 //! Rules for literals that a checked expression must keep, as the environment demands.
 
-use crate::ast::{Expr, ExprKind, Id};
+use crate::ast::{Call, Element, Expr, ExprKind, Id};
 use crate::checker::Checked;
 use crate::eval_failure::Steps;
+use crate::format_string::{Broken, Clause, Piece, Pieces};
 use crate::functions::{optimized, to_duration, to_timestamp};
 use crate::parser::Places;
 use crate::source::{Errors, Source};
 use crate::types::Type;
 use crate::value::Value;
 
-/// Functions of upstream's environment that this crate does not have. Programs that call them do
-/// not compile.
-const UNSUPPORTED: &[&str] = &["format", "isURL", "url"];
-
-/// Reports literals that break a rule, and calls of functions that are not there.
+/// Reports literals that break a rule.
 pub(crate) fn validate(
     source: &Source,
     places: &Places,
@@ -21,8 +18,8 @@ pub(crate) fn validate(
     checked: &Checked,
     errors: &mut Errors,
 ) {
-    let mut validator = Validator { source, places, checked, errors };
-    validator.walk(root);
+    let mut validator = Validator { source, places, checked, errors, steps: Steps::default() };
+    validator.walk(root, false);
 }
 
 struct Validator<'a> {
@@ -30,6 +27,8 @@ struct Validator<'a> {
     places: &'a Places,
     checked: &'a Checked,
     errors: &'a mut Errors,
+    /// What it may take to compile patterns.
+    steps: Steps,
 }
 
 impl Validator<'_> {
@@ -37,22 +36,22 @@ impl Validator<'_> {
         self.errors.report(self.places.location(self.source, id), message);
     }
 
-    fn walk(&mut self, expr: &Expr) {
+    /// Within a call of `format`, elements may have several types.
+    fn walk(&mut self, expr: &Expr, is_in_format: bool) {
+        let mut is_format = false;
         match &expr.kind {
             ExprKind::Call(call) => {
-                if UNSUPPORTED.contains(&&*call.function) || call.function.starts_with("format.") {
-                    self.report(expr.id, format!("function '{}' is not supported", call.function));
-                }
+                is_format = &*call.function == "format";
                 if let Some(Expr { id, kind: ExprKind::Literal(value) }) = call.args.first() {
                     self.check_literal(&call.function, *id, value);
                 }
             }
-            ExprKind::List(elements) => {
+            ExprKind::List(elements) if !is_in_format => {
                 let items: Vec<_> =
                     elements.iter().map(|element| (&element.value, element.optional)).collect();
                 self.check_same_types(&items, true);
             }
-            ExprKind::Map(entries) => {
+            ExprKind::Map(entries) if !is_in_format => {
                 let keys: Vec<_> = entries.iter().map(|entry| (&entry.key, false)).collect();
                 let values: Vec<_> = entries.iter().map(|entry| (&entry.value, entry.optional)).collect();
                 self.check_same_types(&keys, false);
@@ -61,7 +60,59 @@ impl Validator<'_> {
             _ => {}
         }
         for child in expr.children() {
-            self.walk(child);
+            self.walk(child, is_in_format || is_format);
+        }
+        // Upstream reports inner calls first; both errors may have one place.
+        if let ExprKind::Call(call) = &expr.kind {
+            self.check_format(expr.id, call);
+        }
+    }
+
+    /// Checks a constant text with clauses, and the types of values for them.
+    fn check_format(&mut self, id: Id, call: &Call) {
+        if &*call.function == "format"
+            && let Some(Expr { kind: ExprKind::Literal(Value::String(text)), .. }) = &call.target
+            && let [Expr { kind: ExprKind::List(elements), .. }] = &call.args[..]
+            && let Err((id, problem)) = self.check_clauses(id, text, elements)
+        {
+            self.report(id, problem);
+        }
+    }
+
+    fn check_clauses(&self, id: Id, text: &str, elements: &[Element]) -> Result<(), (Id, String)> {
+        let mut used = 0;
+        for piece in Pieces::new(text) {
+            let Piece::Clause(clause) = piece else { continue };
+            let broken = |broken: Broken| (id, broken.text());
+            if clause == Err(Broken::AtEnd) {
+                return Err(broken(Broken::AtEnd));
+            }
+            let Some(element) = elements.get(used) else {
+                return Err((id, format!("index {used} out of range")));
+            };
+            self.check_clause(clause.map_err(broken)?, &element.value)?;
+            used += 1;
+        }
+        if elements.len() > used {
+            let given = elements.len();
+            let problem =
+                format!("too many arguments supplied to string.format (expected {used}, got {given})");
+            return Err((id, problem));
+        }
+        Ok(())
+    }
+
+    fn check_clause(&self, clause: Clause, value: &Expr) -> Result<(), (Id, String)> {
+        let t = self.checked.type_of(value.id);
+        if !clause.accepts(&t) {
+            let mismatch = clause.mismatch(&t.name());
+            return Err((value.id, format!("error during formatting: {mismatch}")));
+        }
+        match &value.kind {
+            ExprKind::List(_) | ExprKind::Map(_) => {
+                value.children().into_iter().try_for_each(|child| self.check_clause(clause, child))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -72,7 +123,7 @@ impl Validator<'_> {
             "timestamp" => to_timestamp(args, &mut Steps::default()).is_ok(),
             "matches" => match value {
                 Value::String(pattern) => !matches!(
-                    optimized(function, pattern),
+                    optimized(function, pattern, &mut self.steps),
                     Some(Err(crate::eval_failure::EvalFailure::Error(_)))
                 ),
                 _ => true,

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::eval_failure::{EvalFailure, Steps};
 use crate::gofmt;
 use crate::map::Map;
+use crate::named_format::NamedFormat;
 use crate::net::{Cidr, Ip};
 use crate::quantity::Quantity;
 use crate::semver::Version;
 use crate::time::Timestamp;
+use crate::url::Url;
 
 /// A value or why there is none.
 pub(crate) type Outcome = Result<Value, EvalFailure>;
@@ -44,6 +46,8 @@ pub(crate) enum Value {
     Semver(Arc<Version>),
     Ip(Ip),
     Cidr(Cidr),
+    Url(Arc<Url>),
+    Format(&'static NamedFormat),
 }
 
 /// A list. One that a fold adds up in grows in place, as upstream's does.
@@ -195,6 +199,8 @@ impl Value {
             Self::Semver(_) => "kubernetes.Semver",
             Self::Ip(_) => "net.IP",
             Self::Cidr(_) => "net.CIDR",
+            Self::Url(_) => "kubernetes.URL",
+            Self::Format(_) => "kubernetes.NamedFormat",
         }
     }
 
@@ -230,6 +236,8 @@ impl Value {
             Self::Semver(_) => "cel.Semver",
             Self::Ip(_) => "cel.IP",
             Self::Cidr(_) => "cel.CIDR",
+            Self::Url(_) => "cel.URL",
+            Self::Format(_) => "cel.Format",
         }
     }
 
@@ -294,6 +302,9 @@ impl Value {
             Self::Semver(version) => version.to_string(),
             Self::Ip(ip) => ip.to_string(),
             Self::Cidr(cidr) => cidr.to_string(),
+            Self::Url(url) => url.text.clone(),
+            // Upstream prints the address of a function, too.
+            Self::Format(format) => format.name.into(),
         }
     }
 
@@ -331,7 +342,17 @@ impl Value {
             (Self::Semver(a), Self::Semver(b)) => a.compare(b).is_eq(),
             (Self::Ip(a), Self::Ip(b)) => a == b,
             (Self::Cidr(a), Self::Cidr(b)) => a == b,
-            (Self::Quantity { .. } | Self::Semver(_) | Self::Ip(_) | Self::Cidr(_), _) => {
+            (Self::Url(a), Self::Url(b)) => a.text == b.text,
+            (Self::Format(a), Self::Format(b)) => a.name == b.name,
+            (
+                Self::Quantity { .. }
+                | Self::Semver(_)
+                | Self::Ip(_)
+                | Self::Cidr(_)
+                | Self::Url(_)
+                | Self::Format(_),
+                _,
+            ) => {
                 return Err(EvalFailure::no_such_overload());
             }
             _ => false,

@@ -72,6 +72,60 @@ fn what_grows_without_bound_is_refused() {
         run(&doubled("[dyn(1)]", "[dyn(x), dyn(x)]"));
         run(&doubled("'aa'", "x.replace('a', 'aa')"));
         run(&doubled("quantity('1')", "x.add(x)"));
+        run(&doubled("'a'", "'%s%s'.format([x, x])"));
+    }
+}
+
+#[test]
+fn texts_of_values_that_share_parts_are_limited() {
+    let binds: String = (0..60).map(|i| format!("cel.bind(x{}, [x{i}, x{i}], ", i + 1)).collect();
+    for clause in ["'%s'.format([x60])", "'%s'.format([{'a': x60}])"] {
+        let expression = format!("cel.bind(x0, dyn([1]), {binds}{clause} == ''{}", ")".repeat(61));
+        let error = error(&expression);
+        assert!(["text too long", "too many comparisons"].iter().any(|text| error.contains(text)), "{error}");
+    }
+}
+
+#[test]
+fn a_large_precision_makes_no_large_text() {
+    for precision in ["255", "32767", "65535", "2147483648", "9223372036854775807"] {
+        for clause in ["f", "e"] {
+            let text = format!("'%.{precision}{clause}'.format([1.5]).size() < 70000");
+            assert_eq!(Program::compile(&text).unwrap().matches(&device()), Ok(true), "{text}");
+        }
+    }
+}
+
+#[test]
+fn many_classes_of_unicode_end() {
+    for class in ["\\\\pL", "\\\\p{Han}", "[^\\\\pL]"] {
+        let pattern = class.repeat(10_000 / class.len());
+        run(&format!("'a'.matches('{pattern}')"));
+        run(&format!("lists.range(100).exists(i, 'a'.matches('{pattern}' + device.driver))"));
+        run(&format!("'a'.matches('({class}){{1000}}')"));
+    }
+}
+
+#[test]
+fn ranges_without_regard_to_case_are_limited() {
+    let error_of = |text: &str| Program::compile(text).err().map(|error| error.to_string());
+    for class in ["[b-\\\\x{10ffff}]", "[\\\\Wé]", "[\\\\P{Lu}é]", "[[:^alpha:]é]"] {
+        let pattern = format!("(?i){}", class.repeat(200));
+        let constant = error_of(&format!("'a'.matches('{pattern}')"));
+        let expected = "program instantiation failed: regular expression too large";
+        assert_eq!(constant.as_deref(), Some(expected), "{class}");
+        let computed = format!("lists.range(1000).exists(i, 'a'.matches('{pattern}' + string(i)))");
+        assert_eq!(error(&computed), "operation cancelled: too many comparisons and copies", "{class}");
+    }
+    run("'A'.matches('(?i)[b-\\\\x{10ffff}]|a')");
+}
+
+#[test]
+fn many_parameters_of_a_query_are_none() {
+    for (count, size) in [(10_000, 1), (10_001, 0)] {
+        let query = format!("lists.range({count}).map(i, 'a=1').join('&')");
+        let text = format!("url('/?' + {query}).getQuery().size() == {size}");
+        assert_eq!(Program::compile(&text).unwrap().matches(&device()), Ok(true), "{text}");
     }
 }
 
@@ -199,14 +253,33 @@ proptest! {
     #[test]
     fn any_text_is_an_argument(text in "\\PC{0,40}", function in prop::sample::select(&[
         "quantity", "semver", "ip", "cidr", "duration", "timestamp", "int", "uint", "double", "bool", "bytes", "strings.quote", "isQuantity",
+        "url", "isURL", "format.named", "format.uri().validate", "format.datetime().validate",
+        "format.dns1123SubdomainPrefix().validate", "format.qualifiedName().validate",
     ][..])) {
         let quoted: String = text.chars().map(|c| format!("\\U{:08x}", c as u32)).collect();
         run(&format!("dyn({function}('{quoted}'))"));
         run(&format!("dyn({function}(device.driver + '{quoted}'))"));
+        let arguments = "1, -1, 2u, 1.5, 'a', b'a', true, [1], {'a': 1}";
+        run(&format!("'{quoted}'.format([{arguments}]) == ''"));
+        run(&format!("(device.driver.substring(1) + '{quoted}').format([{arguments}]) == ''"));
     }
 
     #[test]
-    fn any_text_is_a_pattern(pattern in "\\PC{0,20}|[\\[\\]()*+?{}0-9,a-c^$|\\\\.:P<>-]{0,20}", text in "\\PC{0,20}") {
+    fn any_url_is_read(text in "(http|a)?:?//?[a-z0-9:%@\\[\\]/?#&=;\\PC]{0,30}") {
+        let quoted: String = text.chars().map(|c| format!("\\U{:08x}", c as u32)).collect();
+        run(&format!("cel.bind(u, url('{quoted}'), u.getHost() + u.getPort() + u.getHostname() == '' || u.getQuery() == {{}})"));
+    }
+
+    #[test]
+    fn any_format_is_written(text in "([%.0-9sdfebxXo]|\\PC){0,12}") {
+        let quoted: String = text.chars().map(|c| format!("\\U{:08x}", c as u32)).collect();
+        for value in ["1.5", "-1", "'NaN'", "b'a'", "[dyn(1.5), dyn('a')]"] {
+            run(&format!("'{quoted}'.format([{value}]) == ''"));
+        }
+    }
+
+    #[test]
+    fn any_text_is_a_pattern(pattern in "\\PC{0,20}|[\\[\\]()*+?{}0-9,a-cBpL^$|\\\\.:P<>-]{0,20}", text in "\\PC{0,20}") {
         let quoted = |text: &str| -> String { text.chars().map(|c| format!("\\U{:08x}", c as u32)).collect() };
         run(&format!("'{}'.matches('{}')", quoted(&text), quoted(&pattern)));
         run(&format!("'{}'.findAll(device.driver.substring(1) + '{}') == []", quoted(&text), quoted(&pattern)));

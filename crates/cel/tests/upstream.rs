@@ -21,6 +21,8 @@
     clippy::print_stderr
 )] // a test may read its environment and report
 
+#[path = "upstream/arguments.rs"]
+mod arguments;
 #[path = "upstream/compare.rs"]
 mod compare;
 #[path = "upstream/generate.rs"]
@@ -40,6 +42,19 @@ use question::{Answer, Question};
 
 /// The number of generated expressions without `SUPERCARGO_CEL_EXPRESSIONS`.
 const EXPRESSIONS: u64 = 20_000;
+/// Functions that few templates have; enough of the expressions that succeed must call each.
+const RARE: &[&str] = &[
+    "url(",
+    "isURL(",
+    "getQuery(",
+    "getHost(",
+    ".validate(",
+    "format.named(",
+    ".format(",
+    "\\\\p",
+    "\\\\B",
+    "double('0x",
+];
 /// How often upstream is asked before a difference counts.
 const ATTEMPTS: usize = 20;
 /// The questions that shrinking one difference may take.
@@ -99,6 +114,8 @@ struct Report {
     evaluated: u64,
     matched: u64,
     left_out: u64,
+    /// Of [`RARE`], how many expressions have it and an evaluation without an error.
+    rare: BTreeMap<&'static str, u64>,
     faults: BTreeMap<String, (u64, Question, Difference)>,
 }
 
@@ -111,6 +128,11 @@ impl Report {
             answer.evaluations.iter().filter(|evaluation| evaluation.error.is_empty()).count() as u64;
         self.matched += answer.evaluations.iter().filter(|evaluation| evaluation.is_match).count() as u64;
         self.left_out += u64::from(is_left_out(&question, &answer));
+        if answer.evaluations.iter().any(|evaluation| evaluation.error.is_empty()) {
+            for name in RARE.iter().filter(|name| question.expression.contains(**name)) {
+                *self.rare.entry(name).or_default() += 1;
+            }
+        }
         if compare(&question, &answer).is_some()
             && let Some(difference) = difference(oracle, &question)?
         {
@@ -169,7 +191,13 @@ fn generated_expressions_match_upstream() -> Result<()> {
         "the generator makes too few valid ones"
     );
     assert!(report.left_out < count / 40, "{} of {count} are not compared whole", report.left_out);
-    report.finish(&mut oracle)
+    let rare = std::mem::take(&mut report.rare);
+    report.finish(&mut oracle)?;
+    for name in RARE {
+        let found = rare.get(name).copied().unwrap_or_default();
+        assert!(found > count / 1_000, "{found} of {count} succeed with {name}");
+    }
+    Ok(())
 }
 
 #[test]
@@ -201,5 +229,17 @@ fn expressions_of_upstreams_tests_match_upstream() -> Result<()> {
         devices.push(Generator::new(index as u64).device());
         report.add(&mut oracle, Question { expression, devices })?;
     }
+    report.finish(&mut oracle)
+}
+
+#[test]
+fn functions_match_upstream_on_every_argument() -> Result<()> {
+    let Some(mut oracle) = Oracle::start_devices_or_skip() else { return Ok(()) };
+    let mut report = Report::default();
+    let devices = &question::listed_devices()[..1];
+    for expression in arguments::expressions() {
+        report.add(&mut oracle, Question { expression, devices: devices.to_vec() })?;
+    }
+    assert!(report.asked > 3_000 && report.compiled > report.asked / 2, "most of them compile");
     report.finish(&mut oracle)
 }

@@ -2,6 +2,7 @@
 
 use super::code::Code;
 use crate::eval_failure::{EvalFailure, Steps};
+use crate::go_float;
 use crate::gofmt;
 use crate::numbers::{double_to_int, double_to_uint};
 use crate::time::{Civil, Timestamp, parse_duration};
@@ -20,7 +21,9 @@ pub(super) fn code(overload: &str) -> Option<Code> {
         "string_to_bool" => |args, _| parse(args, "bool", bool_of),
         "string_to_bytes" => |args, _| Ok(Value::Bytes(text(args).as_bytes().into())),
         "int64_to_double" | "uint64_to_double" => to_double,
-        "string_to_double" => |args, _| parse(args, "double", double_of),
+        "string_to_double" => {
+            |args, _| parse(args, "double", |text| go_float::parse(text).map(Value::Double))
+        }
         "string_to_duration" => to_duration,
         "double_to_int64" | "duration_to_int64" | "timestamp_to_int64" | "uint64_to_int64" => to_int,
         "string_to_int64" => |args, _| parse(args, "int", |text| text.parse().ok().map(Value::Int)),
@@ -140,12 +143,6 @@ fn uint_of(text: &str) -> Option<Value> {
     text.parse().ok().filter(|_| !text.starts_with('+')).map(Value::Uint)
 }
 
-fn double_of(text: &str) -> Option<Value> {
-    let value: f64 = text.parse().ok()?;
-    let is_overflow = value.is_infinite() && !text.contains(['n', 'N']);
-    (!is_overflow).then_some(Value::Double(value))
-}
-
 fn to_double(args: &[Value], _: &mut Steps) -> Outcome {
     match args[0] {
         Value::Int(value) => Ok(Value::Double(value as f64)),
@@ -172,7 +169,8 @@ fn to_uint(args: &[Value], _: &mut Steps) -> Outcome {
     }))
 }
 
-fn to_string(args: &[Value], _: &mut Steps) -> Outcome {
+/// `string(value)`.
+pub(super) fn to_string(args: &[Value], _: &mut Steps) -> Outcome {
     let text = match &args[0] {
         Value::Bytes(bytes) => std::str::from_utf8(bytes)
             .map_err(|_| EvalFailure::error("invalid UTF-8 in bytes, cannot convert to string"))?

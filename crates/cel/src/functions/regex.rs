@@ -38,16 +38,28 @@ pub(super) fn code(overload: &str) -> Option<Code> {
 }
 
 /// The binding of a call with a constant pattern, or the error of the pattern.
-pub(crate) fn optimized(name: &str, pattern: &str) -> Option<Result<Binding, EvalFailure>> {
+pub(crate) fn optimized(
+    name: &str,
+    pattern: &str,
+    steps: &mut Steps,
+) -> Option<Result<Binding, EvalFailure>> {
     if !matches!(name, "matches" | "find" | "findAll") {
         return None;
     }
-    Some(compile(pattern).map(|pattern| Binding::Pattern(Arc::new(pattern))))
+    let compiled = compile_in(pattern, steps);
+    // Upstream has no such limit.
+    let compiled = compiled.map_err(|failure| match failure {
+        EvalFailure::Halt(_) => EvalFailure::halt("regular expression too large"),
+        error @ EvalFailure::Error(_) => error,
+    });
+    Some(compiled.map(|pattern| Binding::Pattern(Arc::new(pattern))))
 }
 
-/// The most states of a regular expression: counts of repetitions multiply to at most 1,000.
+/// The most states of a regular expression: counts of repetitions multiply to at most 1,000, and a
+/// class of Unicode has hundreds.
 fn most_states(pattern: &str) -> usize {
-    pattern.len() * if pattern.contains('{') { 1_000 } else { 1 }
+    let has_many = pattern.contains('{') || pattern.contains("\\p") || pattern.contains("\\P");
+    pattern.len() * if has_many { 1_000 } else { 1 }
 }
 
 /// What it takes to compile a regular expression, which costs nothing upstream.
@@ -60,18 +72,19 @@ pub(crate) fn pattern_bytes(pattern: &str) -> usize {
     2_048 + (32 * most_states(pattern)).min(2 * go_regex::MAX_SIZE)
 }
 
-/// Compiles during an evaluation.
-fn compile_in(pattern: &str, steps: &mut Steps) -> Result<Pattern, EvalFailure> {
-    steps.take(compile_steps(pattern))?;
-    compile(pattern)
-}
+/// The characters that the machine looks up in one step when it ignores case.
+const FOLDED_PER_STEP: u64 = 4;
 
-fn compile(pattern: &str) -> Result<Pattern, EvalFailure> {
-    let (regex, repeats) = go_regex::compile(pattern).map_err(|error| match error {
+fn compile_in(pattern: &str, steps: &mut Steps) -> Result<Pattern, EvalFailure> {
+    let failure = |error| match error {
         go_regex::RegexError::Invalid(message) => EvalFailure::error(message),
         go_regex::RegexError::Unsupported(message) => EvalFailure::halt(message),
-    })?;
-    Ok(Pattern { regex, states: pattern.len() as u64 * u64::from(repeats) })
+    };
+    steps.take(compile_steps(pattern))?;
+    let translated = go_regex::translate(pattern).map_err(failure)?;
+    steps.take(translated.folded / FOLDED_PER_STEP)?;
+    let regex = translated.compile().map_err(failure)?;
+    Ok(Pattern { regex, states: pattern.len() as u64 * u64::from(translated.repeats) })
 }
 
 fn illegal(pattern: &str, steps: &mut Steps) -> Result<Pattern, EvalFailure> {

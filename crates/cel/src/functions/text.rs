@@ -21,6 +21,7 @@ pub(super) fn code(overload: &str) -> Option<Code> {
         "string_split_string" | "string_split_string_int" => split,
         "string_substring_int" | "string_substring_int_int" => substring,
         "string_trim" => |args, _| Ok(Value::string(text(&args[0]).trim_matches(is_space))),
+        "string_format" => super::format::format,
         "strings_quote" => |args, _| Ok(Value::string(&quote(text(&args[0])))),
         "list_join" | "list_join_string" => join,
         _ => return None,
@@ -102,7 +103,7 @@ fn last_index_of(args: &[Value], steps: &mut Steps) -> Outcome {
 }
 
 /// Refuses to make a text too long.
-fn limit(len: usize) -> Result<(), EvalFailure> {
+pub(super) fn limit(len: usize) -> Result<(), EvalFailure> {
     if len > MAX_TEXT { Err(EvalFailure::halt("text too long")) } else { Ok(()) }
 }
 

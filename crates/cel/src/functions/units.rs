@@ -39,7 +39,7 @@ fn quantity_code(overload: &str) -> Option<Code> {
             |args, _| computed(quantity(&args[0])?.add(&operand(&args[1])?))
         }
         "quantity_sub" | "quantity_sub_int" => {
-            |args, _| computed(quantity(&args[0])?.add(&operand(&args[1])?.negated()))
+            |args, _| computed(quantity(&args[0])?.sub(&operand(&args[1])?))
         }
         _ => return None,
     })

@@ -25,6 +25,9 @@ enum Kind {
     Semver,
     Ip,
     Cidr,
+    Url,
+    Format,
+    Problems,
     Duration,
     Timestamp,
     Type,
@@ -49,6 +52,9 @@ const KINDS: &[Kind] = &[
     Kind::Semver,
     Kind::Ip,
     Kind::Cidr,
+    Kind::Url,
+    Kind::Format,
+    Kind::Problems,
     Kind::Duration,
     Kind::Timestamp,
     Kind::Type,
@@ -63,7 +69,7 @@ const NAMES: &[&str] =
 const DOMAINS: &[&str] = &["gpu.example.com", "other.example.com", "none.example.com"];
 
 /// The lines of a section of `templates.txt`.
-fn templates(section: &str) -> &'static [&'static str] {
+pub fn templates(section: &str) -> &'static [&'static str] {
     static SECTIONS: LazyLock<BTreeMap<&str, Vec<&str>>> = LazyLock::new(|| {
         let sections = include_str!("templates.txt").split("\n== ").skip(1);
         let lines = |section: &'static str| {
@@ -301,9 +307,25 @@ impl Generator {
                 }
                 'D' => out += &format!("\"{}\"", self.pick(DOMAINS)),
                 'r' => out += &format!("'{}'", self.pick(templates("patterns"))),
+                'R' => out += &format!("'{}'", self.pick(templates("classes"))),
+                'n' => out += &format!("'{}'", self.pick(templates("numbers"))),
                 'Q' => out += &format!("'{}'", self.pick(templates("quantities"))),
                 'V' => out += &format!("'{}'", self.pick(templates("versions"))),
                 'A' => out += &format!("'{}'", self.pick(templates("addresses"))),
+                'K' => out.push('%'),
+                'm' => {
+                    let kind = self.any_kind();
+                    out += &self.expr(kind, depth);
+                }
+                'C' => {
+                    let count = self.rng.usize(0..4);
+                    let clauses: Vec<_> = (0..count).map(|_| self.pick(templates("clauses"))).collect();
+                    out += &format!("'{}'", clauses.join(self.pick(&["", " "])));
+                }
+                'O' => out += &format!("'{}'", self.pick(templates("urls")).replace('\'', "\\'")),
+                'F' => out += &format!("'{}'", self.pick(templates("names"))),
+                'G' => out += self.pick(templates("formats")),
+                'Z' => out += &format!("'{}'", self.pick(templates("formats"))),
                 'N' => out += &format!("'{}'", self.pick(templates("networks"))),
                 'U' => out += &format!("'{}'", self.pick(templates("durations"))),
                 'S' => out += &format!("'{}'", self.pick(templates("times"))),
@@ -360,6 +382,12 @@ impl Generator {
             Kind::Semver => format!("semver('{}')", self.pick(templates("versions"))),
             Kind::Ip => format!("ip('{}')", self.pick(templates("addresses"))),
             Kind::Cidr => format!("cidr('{}')", self.pick(templates("networks"))),
+            Kind::Url => format!("url('{}')", self.pick(templates("urls")).replace('\'', "\\'")),
+            Kind::Format => format!("format.{}()", self.pick(templates("formats"))),
+            Kind::Problems => {
+                let (format, name) = (self.pick(templates("formats")), self.pick(templates("names")));
+                format!("format.{format}().validate('{name}')")
+            }
             Kind::Duration => format!("duration('{}')", self.pick(templates("durations"))),
             Kind::Timestamp => format!("timestamp('{}')", self.pick(templates("times"))),
             Kind::Type => self
@@ -411,6 +439,9 @@ fn hole(letter: char) -> Kind {
         'w' => Kind::Semver,
         'a' => Kind::Ip,
         'c' => Kind::Cidr,
+        'o' => Kind::Url,
+        'f' => Kind::Format,
+        'p' => Kind::Problems,
         'e' => Kind::Duration,
         's' => Kind::Timestamp,
         'Y' => Kind::Type,
