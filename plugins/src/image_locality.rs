@@ -115,8 +115,8 @@ impl Caching for ImageLocality {
 
 #[cfg(test)]
 mod tests {
-    use supercargo_framework::Now;
     use supercargo_framework::context::Read;
+    use supercargo_framework::objects::Objects;
     use supercargo_framework::testing::{node, node_info, nodes, pod};
     use supercargo_framework::{Now, WaitingPods};
 

@@ -463,7 +463,7 @@ fn new_claim(bed: &mut TestBed, claim: &str) {
 
 #[test]
 fn an_event_asks_hints_about_the_groups_whose_pods_name_the_claim() {
-    let of_claim = |number, generated| of_claims(&format!("g{number}"), number, generated);
+    let of_claim = |number, generated: Option<&str>| of_claims(&format!("g{number}"), number, generated);
     let mut bed = TestBed::with_groups();
     for number in 0..10 {
         bed.set_in_tree(pod_group(&format!("g{number}"), GroupSpec::default()));
