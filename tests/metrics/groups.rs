@@ -1,4 +1,4 @@
-//! The metrics of preemption with groups: kube-scheduler's and supercargo's after the same scenario.
+//! The metrics of preemption with groups: kube-scheduler's and supercargo's after one scenario.
 
 use std::thread;
 

@@ -31,8 +31,8 @@ pub(super) struct Scenario {
     /// Both of them.
     #[serde(skip)]
     pub(super) gates: Gates,
-    /// The controllers of kube-controller-manager that the scenario needs. It runs on a real control
-    /// plane only, beside kube-scheduler.
+    /// The controllers of kube-controller-manager that the scenario needs. It runs on a real
+    /// control plane only, beside kube-scheduler.
     #[serde(default)]
     pub(super) controllers: BTreeSet<String>,
     #[serde(default)]

@@ -23,9 +23,9 @@ const longestHold = 20 * time.Second
 const wakesLabel = "Wakes"
 
 // turnstile is a Permit plugin that obeys a label: "reject" and "fail" end the attempt, and "wait"
-// holds the pod, unless another one waits: the order in which two waits end would be random. "open",
-// "shut" and "wake" let a pod pass; "open" also allows the first of the waiting pods by name, "shut"
-// rejects it, and "wake" activates the pod that wakesLabel names.
+// holds the pod, unless another one waits: the order in which two waits end would be random.
+// "open", "shut" and "wake" let a pod pass. "open" also allows the first of the waiting pods by
+// name, "shut" rejects it, and "wake" activates the pod that wakesLabel names.
 type turnstile struct{ handle fwk.Handle }
 
 var registry = runtime.Registry{
