@@ -56,6 +56,14 @@ use text::count;
 use view::Header;
 use watch::Shared;
 
+/// The feature gates for groups. The API server of the demo has them on.
+const GROUPS: [Feature; 5] = [
+    Feature::GenericWorkload,
+    Feature::TopologyAwareWorkloadScheduling,
+    Feature::CompositePodGroup,
+    Feature::PodGroupPreemptionPolicy,
+    Feature::DRAWorkloadResourceClaims,
+];
 /// Time between two pictures.
 const FRAME: Duration = Duration::from_millis(50);
 /// The demo ends when no pod is undecided and nothing has changed for this long. Longer than the
@@ -71,7 +79,7 @@ pub async fn demo(options: DemoOptions, catalog: &Catalog, logs: &LogSink) -> Re
     if io::stdout().is_terminal() {
         stop_on_hangup(&stop)?;
     }
-    let features = catalog.features.clone().with(Feature::GenericWorkload, true);
+    let features = GROUPS.iter().fold(catalog.features.clone(), |features, gate| features.with(*gate, true));
     let catalog = catalog.clone().with_features(features);
     let mut config = Config::load_or_default(options.config.as_deref(), &catalog)?;
     // The demo has a single scheduler.

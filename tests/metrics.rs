@@ -8,6 +8,7 @@ mod dashboards;
 mod devices;
 mod documentation;
 mod exposition;
+mod groups;
 mod promql;
 mod scenario;
 mod subjects;

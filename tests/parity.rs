@@ -23,12 +23,12 @@ mod skipping;
 mod versions;
 mod workers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Result, bail, ensure};
-use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
+use supercargo_controlplane::{ControlPlane, Handle, ManagerOptions, Options, assets_or_skip};
 
 use cluster::Real;
 use compare::{Difference, Meant};
@@ -78,13 +78,13 @@ fn parity() -> Result<()> {
     let _turn = turn();
     let scenarios = if is_recording() { requested()? } else { requested_or_of_today()? };
     let version = scheduler::upstream_version()?;
-    let mut by_gates: BTreeMap<_, Vec<&Scenario>> = BTreeMap::new();
+    let mut by_needs: BTreeMap<_, Vec<&Scenario>> = BTreeMap::new();
     for scenario in scenarios {
-        by_gates.entry(&scenario.gates).or_default().push(scenario);
+        by_needs.entry((&scenario.gates, &scenario.controllers)).or_default().push(scenario);
     }
     let mut results = Results::new(Meant::read()?);
-    for (gates, scenarios) in by_gates {
-        let start = || Pair::start(gates);
+    for ((gates, controllers), scenarios) in by_needs {
+        let start = || Pair::start(gates, controllers);
         let outcomes =
             workers::on_threads(PLANES, &scenarios, start, |pair, scenario| pair.run(scenario, &version))?;
         for (scenario, (found, complaint)) in scenarios.iter().zip(outcomes) {
@@ -114,17 +114,25 @@ fn with_gates(gates: &Gates) -> Options {
 struct Pair {
     upstream: Scheduler,
     ours: Option<Scheduler>,
-    // Last: the schedulers end before their control plane.
+    _manager: Option<Handle>,
+    // Last: the others end before their control plane.
     cluster: Real,
 }
 
 impl Pair {
-    fn start(gates: &Gates) -> Result<Self> {
+    fn start(gates: &Gates, controllers: &BTreeSet<String>) -> Result<Self> {
         let cluster = Real::new(ControlPlane::start(with_gates(gates))?);
         run::prepare(&cluster)?;
+        let manager = || {
+            cluster.plane.start_controller_manager_with(&ManagerOptions {
+                controllers: controllers.iter().cloned().collect(),
+                extra_args: vec![format!("--feature-gates={}", gates.of_schedulers())],
+            })
+        };
+        let manager = (!controllers.is_empty()).then(manager).transpose()?;
         let start = |side| Scheduler::start(&cluster.plane, side, gates);
         let ours = (!is_recording()).then(|| start(SchedulerKind::Supercargo)).transpose()?;
-        Ok(Self { upstream: start(SchedulerKind::Upstream)?, ours, cluster })
+        Ok(Self { upstream: start(SchedulerKind::Upstream)?, ours, _manager: manager, cluster })
     }
 
     /// The differences of one scenario, and a complaint about the record or the run of

@@ -4,6 +4,7 @@
 mod admission;
 mod audit;
 mod cluster;
+mod groups;
 mod live;
 pub(crate) mod manifests;
 mod needed;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use rustc_hash::FxHasher;
 use serde_json::Value;
 use supercargo_framework::caching::HintScope;
-use supercargo_framework::context::Command;
+use supercargo_framework::context::{Command, Victims};
 use supercargo_framework::errors::aggregate;
 use supercargo_framework::event::{Change, EventRegistration, QueueingHint};
 use supercargo_framework::features::Feature;
@@ -169,14 +169,16 @@ impl DefaultPreemption {
         eligible(cx, pod, statuses, &groups).map_err(|reason| keeping(Status::unschedulable(reason)))?;
         let candidates = self.find(cx, state, pod, statuses, filters, &groups)?;
         let candidates = filters.extend_preemption(pod, candidates).map_err(keeping)?;
-        let Some(Candidate { node, victims, .. }) = candidates::best(candidates, cx.now().wall) else {
+        let Some(Candidate { node, victims: pods, pdb_violations }) =
+            candidates::best(candidates, cx.now().wall)
+        else {
             return Err(keeping(Status::unschedulable("no candidate node for preemption")));
         };
-        let count = victims.len();
+        let count = pods.len();
         cx.command(Command::Preempt {
             preemptor: Arc::clone(pod).into(),
             node: Arc::clone(&node),
-            victims,
+            victims: Victims { pods, pdb_violations, of_groups: 0 },
             plugin: Text::Static(NAME),
             asynchronous: self.asynchronous,
         });

@@ -4,19 +4,21 @@ use std::process::Output;
 
 use serde_json::json;
 
+use crate::support::access::{ACCESS, ELECTION_ACCESS, GROUP_ACCESS};
 use crate::support::{Cluster, output, own_plane};
 
 #[test]
 fn check_lists_what_is_missing_and_passes_once_it_is_granted() {
     let Some(plane) = own_plane() else { return };
     let kubeconfig = plane.kubeconfig("powerless").unwrap().display().to_string();
-    let check = || {
+    let check = |gates: &str| {
+        let gates = format!("--feature-gates={gates}");
         let Output { status, stdout, stderr } =
-            output(&["check", "--secure-port=0", "--kubeconfig", &kubeconfig]);
+            output(&["check", "--secure-port=0", "--kubeconfig", &kubeconfig, &gates]);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (status.code(), text(&stdout), text(&stderr))
     };
-    let (code, printed, error) = check();
+    let (code, printed, error) = check("");
     assert_eq!((code, error.as_str()), (Some(1), ""), "{printed}");
     for line in [
         "  ok    version v1.",
@@ -26,9 +28,12 @@ fn check_lists_what_is_missing_and_passes_once_it_is_granted() {
         assert!(printed.contains(line), "{line} is not in\n{printed}");
     }
     // As many as the access table has, and none twice.
-    let missing: Vec<&str> = printed.lines().filter(|line| line.contains("no permission to")).collect();
-    let table = crate::support::access::ACCESS.len() + crate::support::access::ELECTION_ACCESS.len();
-    assert_eq!(missing.len(), table, "{printed}");
+    let missing = |printed: &str| printed.lines().filter(|line| line.contains("no permission to")).count();
+    let table = ACCESS.len() + ELECTION_ACCESS.len();
+    assert_eq!(missing(&printed), table, "{printed}");
+    let gates = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true";
+    let (_, printed, _) = check(gates);
+    assert_eq!(missing(&printed), table + GROUP_ACCESS.len(), "{printed}");
 
     let cluster = Cluster::of(&plane);
     let all = json!([{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }]);
@@ -36,7 +41,7 @@ fn check_lists_what_is_missing_and_passes_once_it_is_granted() {
     // The API server learns of a role a little later.
     let mut last = String::new();
     let passes = || {
-        let (code, printed, _) = check();
+        let (code, printed, _) = check("");
         last = printed;
         (code == Some(0)).then_some(())
     };

@@ -85,7 +85,7 @@ fn tolerations() -> Value {
     json!([{ "key": "lonely", "operator": "Exists" }])
 }
 
-fn high_priority() -> Value {
+pub(super) fn high_priority() -> Value {
     json!({
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -122,7 +122,8 @@ fn counts(it: &Exposition) -> Vec<(&str, f64)> {
     samples.map(|sample| (sample.name.as_str(), sample.value)).collect()
 }
 
-fn at_rest(scraped: &dyn Scraped, is: impl Fn(&Exposition) -> bool) -> Exposition {
+/// Waits until the scheduler is idle and this holds.
+pub(super) fn at_rest(scraped: &dyn Scraped, is: impl Fn(&Exposition) -> bool) -> Exposition {
     let is_at_rest = |it: &Exposition| under_way(it) == 0.0 && is(it);
     let read = || {
         let first = Some(scraped.scrape()).filter(is_at_rest)?;

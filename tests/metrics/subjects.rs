@@ -9,6 +9,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use supercargo::run::{Clients, Instance};
 use supercargo_config::{Catalog, Config};
 use supercargo_controlplane::{ControlPlane, Handle, SchedulerOptions};
+use supercargo_framework::features::{Feature, Features};
 use supercargo_telemetry::metrics::Metrics;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +28,13 @@ pub(super) struct Reference {
 impl Reference {
     /// Starts it for pods of this scheduler name and waits until it serves.
     pub(super) fn start(plane: &ControlPlane, scheduler_name: &str) -> Self {
+        Self::start_with(plane, scheduler_name, &[])
+    }
+
+    /// The same with these feature gates on.
+    pub(super) fn start_with(plane: &ControlPlane, scheduler_name: &str, gates: &[Feature]) -> Self {
         let port = free_port();
+        let gates = gates.iter().map(|gate| format!("--feature-gates={}=true", gate.name()));
         // The metrics need no authorization: the port is on loopback and open only for this test.
         let extra_args = ["--bind-address=127.0.0.1", "--authorization-always-allow-paths=/metrics"];
         let options = SchedulerOptions {
@@ -36,6 +43,7 @@ impl Reference {
                 .map(str::to_owned)
                 .into_iter()
                 .chain([format!("--secure-port={port}")])
+                .chain(gates)
                 .collect(),
             ..SchedulerOptions::default()
         };
@@ -75,8 +83,15 @@ pub(super) struct Ours {
 impl Ours {
     /// Starts it for pods of this scheduler name.
     pub(super) fn start(plane: &ControlPlane, scheduler_name: &str) -> Self {
+        Self::start_with(plane, scheduler_name, &[])
+    }
+
+    /// The same with these feature gates on.
+    pub(super) fn start_with(plane: &ControlPlane, scheduler_name: &str, gates: &[Feature]) -> Self {
         let text = crate::support::config(&[scheduler_name]);
-        let config = Config::parse("config.yaml", &text, &Catalog::in_tree()).unwrap();
+        let features = gates.iter().fold(Features::default(), |features, gate| features.with(*gate, true));
+        let catalog = Catalog::in_tree().with_features(features);
+        let config = Config::parse("config.yaml", &text, &catalog).unwrap();
         let metrics = Metrics::new(&config.features);
         let runtime = Arc::new(Runtime::new().unwrap());
         let stop = CancellationToken::new();

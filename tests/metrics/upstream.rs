@@ -12,7 +12,7 @@ use super::subjects::{Ours, Reference};
 use crate::support::Cluster;
 
 /// The name of both schedulers, because it is a label.
-const SCHEDULER: &str = "measured";
+pub(super) const SCHEDULER: &str = "measured";
 
 /// Families that supercargo lacks, by name or prefix, with the reason.
 const ABSENT: &[(&str, &str)] = &[
@@ -192,7 +192,7 @@ fn metrics_of_a_scenario_match_kube_scheduler() {
 }
 
 /// Counts that differ or are missing on one side.
-fn counts(
+pub(super) fn counts(
     wanted: &[(&str, &[(&str, &str)])],
     when: &str,
     theirs: &Exposition,
@@ -240,7 +240,8 @@ fn families(theirs: &Exposition, ours: &Exposition) -> Vec<String> {
     found
 }
 
-fn family_differences(name: &str, theirs: &Family, ours: &Family) -> Vec<String> {
+/// How a family differs in type, stability, labels or buckets.
+pub(super) fn family_differences(name: &str, theirs: &Family, ours: &Family) -> Vec<String> {
     let mut found = Vec::new();
     if theirs.kind != ours.kind {
         found.push(format!("{name} is a {} and not a {}", theirs.kind, ours.kind));

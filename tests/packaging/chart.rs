@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use supercargo_config::feature_gates::FeatureGates;
 use supercargo_controlplane::{Program, Release, assets_or_skip};
+use supercargo_framework::features::{Feature, Version};
 
 use super::overlays::{Objects, by_name, kustomize, only};
 use crate::rbac::manifests::{self, text};
@@ -92,6 +94,38 @@ fn chart_values_render_the_overlays() {
         assert_same(&values(&format!("values-{name}.yaml")), &format!("overlays/{name}"));
     }
 }
+
+#[test]
+fn chart_turns_on_all_gates_for_groups() {
+    let gates = [
+        "TopologyAwareWorkloadScheduling",
+        "CompositePodGroup",
+        "PodGroupPreemptionPolicy",
+        "DRAWorkloadResourceClaims",
+    ];
+    let with = |gates: Value| json!({"groups": {"enabled": true, "featureGates": gates}});
+    let Some(rendered) = render("supercargo", &with(json!(gates))) else { return };
+    let rendered = rendered.unwrap();
+    let args = &only(&rendered, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"];
+    let args = args.as_array().unwrap().iter().map(text);
+    let given: Vec<&str> = args.filter_map(|arg| arg.strip_prefix("--feature-gates=")).collect();
+    let gates: FeatureGates = given.iter().map(|gates| gates.parse::<FeatureGates>().unwrap()).collect();
+    let features = gates.apply(Version::CURRENT).unwrap();
+    let off: Vec<&str> =
+        GROUPS.iter().filter(|gate| !features.enabled(**gate)).map(|gate| gate.name()).collect();
+    assert!(off.is_empty(), "{given:?} leave off {off:?}");
+    let refused = render("supercargo", &with(json!(["GangScheduling"]))).unwrap().unwrap_err();
+    assert!(refused.contains("featureGates"), "{refused}");
+}
+
+/// The gates for groups.
+const GROUPS: [Feature; 5] = [
+    Feature::GenericWorkload,
+    Feature::TopologyAwareWorkloadScheduling,
+    Feature::CompositePodGroup,
+    Feature::PodGroupPreemptionPolicy,
+    Feature::DRAWorkloadResourceClaims,
+];
 
 /// The fields of an object that select or name other objects.
 fn selectors(value: &Value) -> Vec<&Value> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::access::{ACCESS, ELECTION_ACCESS, LOOKUP, REVIEWS};
+use crate::support::access::{ACCESS, ELECTION_ACCESS, GROUP_ACCESS, LOOKUP, REVIEWS};
 use serde_json::{Value, json};
 use supercargo_config::{Catalog, Config};
 use supercargo_controlplane::{
@@ -294,7 +294,12 @@ fn static_pod_runs_with_kube_scheduler_permissions() {
     if assets_or_skip().is_none() {
         return;
     }
-    let plane = ControlPlane::start(Options::default()).unwrap();
+    // The API server grants kube-scheduler what gates need that it has, too.
+    let gates = ["GenericWorkload", "TopologyAwareWorkloadScheduling", "CompositePodGroup"];
+    let feature_gates = gates.map(|gate| format!("{gate}=true")).to_vec();
+    let group = "scheduling.k8s.io";
+    let apiserver_args = vec![format!("--runtime-config={group}/v1beta1=true,{group}/v1alpha3=true")];
+    let plane = ControlPlane::start(Options { feature_gates, apiserver_args, ..Options::default() }).unwrap();
     let (pod, config) = static_pod();
     let path = format!("{}?dryRun=All&fieldValidation=Strict", collection(&pod));
     let answer = plane.request(Method::Post, &path, Some(&pod)).unwrap();
@@ -311,7 +316,7 @@ fn static_pod_runs_with_kube_scheduler_permissions() {
         let answer = plane.request(Method::Post, path, Some(&review)).unwrap().json().unwrap();
         answer["status"]["allowed"] == true
     };
-    let lists = [ACCESS, ELECTION_ACCESS, REVIEWS, &[LOOKUP]];
+    let lists = [ACCESS, GROUP_ACCESS, ELECTION_ACCESS, REVIEWS, &[LOOKUP]];
     for access in lists.into_iter().flatten() {
         let (resource, subresource) = access.resource.split_once('/').unwrap_or((access.resource, ""));
         let mut attributes = json!({

@@ -31,11 +31,36 @@ fn check(list: &str, behaviours: usize) {
 fn exists(name: &str) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     if let Some((file, name)) = name.split_once("::") {
-        return fs::read_to_string(root.join(file)).is_ok_and(|text| text.contains(name));
+        return fs::read_to_string(root.join(file)).is_ok_and(|text| has_test(&text, name));
     }
     let (scenarios, name) = match name.strip_prefix("oracle/") {
         Some(name) => (root.join("tests").join("oracle").join("scenarios"), name),
         None => (folder("scenarios"), name),
     };
     scenarios.join(format!("{name}.yaml")).is_file()
+}
+
+/// Whether a source file has a test of this name, or a case of a test: its quoted name.
+fn has_test(source: &str, name: &str) -> bool {
+    let is_test = |line: &str| {
+        let rest = line.trim_start().strip_prefix("fn ").and_then(|rest| rest.strip_prefix(name));
+        rest.is_some_and(|rest| rest.starts_with(['(', '<']))
+    };
+    source.contains(&format!("\"{name}\"")) || source.lines().any(is_test)
+}
+
+#[test]
+fn part_of_a_name_is_no_test() {
+    let source = "#[test]\nfn it_waits() {}\n    fn property(\n const CASE: &str = \"late-pod\"; // it_goes";
+    for (name, is_test) in [
+        ("it_waits", true),
+        ("property", true),
+        ("late-pod", true),
+        ("it_wait", false),
+        ("waits", false),
+        ("late", false),
+        ("it_goes", false),
+    ] {
+        assert_eq!(has_test(source, name), is_test, "{name}");
+    }
 }

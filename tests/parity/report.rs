@@ -148,7 +148,7 @@ impl Sources {
              `{HOW}`.\n\n\
              Baseline: {}. {all} scenarios run through kube-scheduler and through supercargo on one control plane. Nodes,\n\
              events, conditions, nominations, victims and changes of claims are equal in {} scenarios and differ on purpose\n\
-             in {differ}. `cargo test` runs all of them in memory, and another third each day on a control plane.\n\n\
+             in {differ}. `cargo test` runs them in memory, unless they need controllers, and another third each day on a control plane.\n\n\
              The last column counts [deviations](deviations.md): decisions with a reason that no scenario shows, most of\n\
              them about errors, configuration and operation.\n",
             self.upstream,
@@ -214,7 +214,7 @@ impl Sources {
              Upstream's scheduler package and supercargo play the same histories: nodes, pods, volumes, budgets, namespaces\n\
              and time change at random from a seed. After every step, both must agree on every plugin's verdict and score on\n\
              every node, the reasons, the choice, the victims, the requeued pods with their events and queues, the events,\n\
-             conditions and writes. {} recorded histories, which have shown a difference once, run every time.\n",
+             conditions and writes. {} recorded histories, most of which have shown a difference once, run every time.\n",
             self.recorded
         )?;
         if let Some(Compared { first_seed, last_seed, counts }) = &self.compared {

@@ -31,6 +31,10 @@ pub(super) struct Scenario {
     /// Both of them.
     #[serde(skip)]
     pub(super) gates: Gates,
+    /// The controllers of kube-controller-manager that the scenario needs. It runs on a real
+    /// control plane only, beside kube-scheduler.
+    #[serde(default)]
+    pub(super) controllers: BTreeSet<String>,
     #[serde(default)]
     pub(super) nodes: Vec<Node>,
     #[serde(default)]
@@ -280,7 +284,12 @@ impl Scenario {
 
     /// Whether it runs on API servers of other releases, too, whose scheduler has no gate off.
     pub(super) fn runs_on_other_releases(&self) -> bool {
-        self.gates.off.is_empty()
+        self.gates.off.is_empty() && self.runs_in_memory()
+    }
+
+    /// Whether it runs on the API server in memory, which has no controllers.
+    pub(super) fn runs_in_memory(&self) -> bool {
+        self.controllers.is_empty()
     }
 
     /// Whether a step creates this object.

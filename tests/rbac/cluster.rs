@@ -25,8 +25,13 @@ pub(super) fn cluster_or_skip() -> Option<&'static ControlPlane> {
 
 /// Starts another control plane with the base applied.
 pub(super) fn start() -> Result<ControlPlane, String> {
-    let options =
-        Options { audit: true, feature_gates: vec!["WatchList=false".to_owned()], ..Options::default() };
+    start_with(&[], Vec::new())
+}
+
+/// The same with further feature gates and flags of its API server.
+pub(super) fn start_with(gates: &[&str], apiserver_args: Vec<String>) -> Result<ControlPlane, String> {
+    let feature_gates = gates.iter().chain(&["WatchList=false"]).map(|gate| (*gate).to_owned()).collect();
+    let options = Options { audit: true, feature_gates, apiserver_args, ..Options::default() };
     let plane = ControlPlane::start(options).map_err(|error| format!("{error:#}"))?;
     for object in manifests::base() {
         apply(&plane, &object);

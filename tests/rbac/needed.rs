@@ -19,11 +19,21 @@ const IMPORTANT: &str = "important";
 
 /// Creates an account with all permissions of the role except one.
 fn account_without(plane: &ControlPlane, name: &str, missing: &Access) -> Value {
+    let allowed = allowed(&manifests::object("ClusterRole"));
+    account_with(plane, name, allowed.iter().filter(|access| *access != missing))
+}
+
+/// Creates an account with these permissions.
+pub(super) fn account_with<'a>(
+    plane: &ControlPlane,
+    name: &str,
+    permissions: impl Iterator<Item = &'a Access>,
+) -> Value {
     let mut account = manifests::object("ServiceAccount");
     let mut role = manifests::object("ClusterRole");
     let mut binding = manifests::object("ClusterRoleBinding");
     let rule = |(group, resource, verb): &Access| json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]});
-    role["rules"] = allowed(&role).iter().filter(|access| *access != missing).map(rule).collect();
+    role["rules"] = permissions.map(rule).collect();
     for object in [&mut account, &mut role, &mut binding] {
         object["metadata"]["name"] = json!(name);
     }

@@ -24,6 +24,16 @@ impl Scheduler {
     /// Starts it with the Deployment's arguments, except for the paths of its configuration and
     /// kubeconfig.
     pub(super) fn start(plane: &ControlPlane, config: &str, kubeconfig: &Value) -> Self {
+        Self::start_with(plane, config, kubeconfig, &[])
+    }
+
+    /// The same with further arguments.
+    pub(super) fn start_with(
+        plane: &ControlPlane,
+        config: &str,
+        kubeconfig: &Value,
+        further_args: &[String],
+    ) -> Self {
         // Removed with the control plane if this process is killed.
         let folder = tempfile::tempdir_in(plane.dir()).unwrap();
         let path = |name: &str| folder.path().join(name);
@@ -38,7 +48,7 @@ impl Scheduler {
             }
         });
         let log = File::create(path("log")).unwrap();
-        let mut command = command(args);
+        let mut command = command(args.chain(further_args.iter().cloned()));
         command.arg("--kubeconfig").arg(path("kubeconfig")).current_dir(folder.path());
         command.stdout(log.try_clone().unwrap()).stderr(log);
         let process = ChildProcess::spawn(&mut command, None).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::support::access::{self, ACCESS, ELECTION_ACCESS, LOOKUP, REVIEWS};
+use crate::support::access::{self, ACCESS, ELECTION_ACCESS, GROUP_ACCESS, LOOKUP, REVIEWS};
 use serde_json::Value;
 use supercargo_config::{Catalog, Config};
 
@@ -57,7 +57,7 @@ pub(super) fn is_seen((_, resource, verb): &Access) -> bool {
     resource != "resourceclaims/binding" && !is_rare
 }
 
-fn in_words(access: &access::Access) -> Access {
+pub(super) fn in_words(access: &access::Access) -> Access {
     (access.group.into(), access.resource.into(), access.verb.into())
 }
 
@@ -77,6 +77,13 @@ fn cluster_role_equals_access_table() {
     let allowed = allowed(&manifests::object("ClusterRole"));
     let does: Vec<Access> = ACCESS.iter().chain(REVIEWS).map(in_words).collect();
     assert_same(&allowed, &does, "manifests/base/clusterrole.yaml");
+}
+
+#[test]
+fn role_for_groups_equals_access_table() {
+    let allowed = allowed(&manifests::read("groups/clusterrole.yaml"));
+    let does: Vec<Access> = GROUP_ACCESS.iter().map(in_words).collect();
+    assert_same(&allowed, &does, "manifests/groups/clusterrole.yaml");
 }
 
 #[test]
@@ -100,10 +107,10 @@ fn lease_role_covers_one_lease_only() {
     }
 }
 
-/// The rows of the table in docs/security.md. One row has all verbs on a resource with one reason.
-fn rows() -> Vec<String> {
+/// The rows of a table in docs/security.md. One row has all verbs on a resource with one reason.
+fn rows<'a>(table: impl IntoIterator<Item = &'a access::Access>) -> Vec<String> {
     let mut rows: Vec<(&access::Access, Vec<&str>)> = Vec::new();
-    for access in ACCESS.iter().chain(ELECTION_ACCESS).chain(REVIEWS).chain([&LOOKUP]) {
+    for access in table {
         let same = |(row, _): &&mut (&access::Access, _)| {
             (row.group, row.resource, row.reason) == (access.group, access.resource, access.reason)
         };
@@ -123,8 +130,11 @@ fn rows() -> Vec<String> {
 fn rbac_docs_explain_every_rule() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/security.md");
     let text = fs::read_to_string(path).unwrap();
-    let table = text.lines().skip_while(|line| !line.starts_with("| group | resource |")).skip(2);
-    let found: Vec<&str> = table.take_while(|line| line.starts_with('|')).collect();
-    let expected = rows();
-    assert_eq!(found, expected, "docs/security.md should have this table:\n{}", expected.join("\n"));
+    let mut lines = text.lines();
+    let base = ACCESS.iter().chain(ELECTION_ACCESS).chain(REVIEWS).chain([&LOOKUP]);
+    for expected in [rows(base), rows(GROUP_ACCESS)] {
+        let table = lines.by_ref().skip_while(|line| !line.starts_with("| group | resource |")).skip(2);
+        let found: Vec<&str> = table.take_while(|line| line.starts_with('|')).collect();
+        assert_eq!(found, expected, "docs/security.md should have this table:\n{}", expected.join("\n"));
+    }
 }

@@ -84,6 +84,15 @@ pub(crate) const ACCESS: &[Access] = &[
     access("events.k8s.io", "events", "patch", "count an event that repeats"),
 ];
 
+/// Further requests with the feature gates GenericWorkload and CompositePodGroup.
+pub(crate) const GROUP_ACCESS: &[Access] = &[
+    access("scheduling.k8s.io", "podgroups", "list", "groups of pods"),
+    access("scheduling.k8s.io", "podgroups", "watch", "groups of pods"),
+    access("scheduling.k8s.io", "compositepodgroups", "list", "groups of groups"),
+    access("scheduling.k8s.io", "compositepodgroups", "watch", "groups of groups"),
+    access("scheduling.k8s.io", "podgroups/status", "patch", "PodGroupInitiallyScheduled condition"),
+];
+
 /// Requests for the lease, in its namespace. All but `create`, which RBAC cannot restrict by name,
 /// are limited to this lease.
 pub(crate) const ELECTION_ACCESS: &[Access] = &[

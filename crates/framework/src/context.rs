@@ -109,8 +109,8 @@ pub enum Command {
         preemptor: Preemptor,
         /// The node; for a group, `cluster`.
         node: Arc<str>,
-        /// The victims, the most important first.
-        victims: Vec<Arc<PodInfo>>,
+        /// The victims.
+        victims: Victims,
         /// The plugin that makes the request.
         plugin: Text,
         /// Whether the attempt ends before the victims are deleted. If not, no other pod is
@@ -127,6 +127,18 @@ pub enum Command {
         /// The reason.
         message: Text,
     },
+}
+
+/// What a preemption evicts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Victims {
+    /// The pods, the most important first.
+    pub pods: Vec<Arc<PodInfo>>,
+    /// How many of them a PodDisruptionBudget protects.
+    pub pdb_violations: usize,
+    /// How many are groups that are preempted whole, or pods of other groups. As upstream, 0 if a
+    /// pod preempts.
+    pub of_groups: usize,
 }
 
 /// Who preempts.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use supercargo_framework::binding::DevicesAwaited;
+use supercargo_framework::context::{Preemptor, Victims};
 use supercargo_framework::{ClusterEvent, Code, PodInfo, Text};
 
 /// A time by the observer's clock. The scheduler only passes it back.
@@ -371,17 +372,32 @@ pub enum Observation<'a> {
         /// The time it waited.
         waited: Duration,
     },
+    /// A plugin has searched for victims of a group, as opposed to one that may not preempt.
+    GroupPreemptionEvaluated {
+        /// The plugin.
+        plugin: &'a str,
+        /// The result.
+        status: Code,
+        /// The time it took.
+        took: Timespan,
+    },
     /// A preemption starts.
     Preempting {
-        /// The number of victims, including those that terminate already.
-        victims: usize,
-        /// Whether the preemptor is a group.
-        for_group: bool,
+        /// Who preempts.
+        preemptor: &'a Preemptor,
+        /// The victims, including those that terminate already.
+        victims: &'a Victims,
     },
     /// A preemption ended: no request for it is in flight.
     Preempted {
+        /// Who preempts.
+        preemptor: &'a Preemptor,
+        /// Whether the attempt ended before.
+        asynchronous: bool,
         /// Whether a victim could not be deleted.
         failed: bool,
+        /// The time it took.
+        took: Timespan,
     },
     /// The server answered the creation of a ResourceClaim for extended resources.
     ClaimCreation {

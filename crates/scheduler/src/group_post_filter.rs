@@ -116,6 +116,7 @@ impl Scheduler {
                 commands: Vec::new(),
             };
             let answer = catch_unwind(AssertUnwindSafe(|| plugin.pod_group_post_filter(&mut cycle)));
+            let has_searched = !cycle.earlier.is_empty();
             let commands = cycle.end();
             let (nominations, status) = answer.unwrap_or_else(|panic| self.panicked(name, &*panic));
             let took = Timespan { from, to: self.observer.time_point() };
@@ -126,6 +127,11 @@ impl Scheduler {
                 status: status.code(),
                 took,
             });
+            // It has tried the group without some pods, or no pod can be removed.
+            if has_searched || status.code() == Code::UnschedulableAndUnresolvable {
+                let status = status.code();
+                self.observer.observe(Observation::GroupPreemptionEvaluated { plugin: name, status, took });
+            }
             match status.code() {
                 Code::Success => {
                     self.execute(now, commands);

@@ -19,25 +19,25 @@ use crate::scheduler::Scheduler;
 use crate::timeline::Happening;
 use supercargo_queue::{Place, QueuedPod};
 use supercargo_runtime::failure::{Failure, FailureKind};
-use supercargo_runtime::observer::Observation;
+use supercargo_runtime::observer::{Observation, Timespan};
 
 impl Scheduler {
     /// Starts a preemption.
     pub(crate) fn preempt(&mut self, now: Now, mut order: Order) {
-        let for_group = order.preemptor.group.is_some();
-        order.asynchronous |= for_group;
-        self.observer.observe(Observation::Preempting { victims: order.victims.len(), for_group });
+        let Order { preemptor, victims, .. } = &order;
+        self.observer.observe(Observation::Preempting { preemptor, victims });
+        order.asynchronous |= preemptor.group.is_some();
         // A terminating pod needs no request.
-        order.victims.retain(|victim| !victim.terminating);
-        if order.asynchronous && order.victims.is_empty() {
+        order.victims.pods.retain(|victim| !victim.terminating);
+        if order.asynchronous && order.victims.pods.is_empty() {
             return;
         }
-        let (node, victims) = (&order.node, order.victims.len());
+        let (node, victims) = (&order.node, order.victims.pods.len());
         self.note(now, &order.preemptor.pod, || Happening::Preempts(Arc::clone(node), victims));
-        let mut victims = order.victims.clone();
+        let mut victims = order.victims.pods.clone();
         let last = if order.asynchronous { victims.pop() } else { None };
         let is_asynchronous = order.asynchronous;
-        let number = self.preemptions.begin(order, last);
+        let number = self.preemptions.begin(self.observer.time_point(), order, last);
         if is_asynchronous {
             self.clear_nominations(number);
         }
@@ -173,21 +173,27 @@ impl Scheduler {
         if !is_asynchronous && result.is_ok() {
             self.clear_nominations(number);
         }
-        let Some(Preemption { order, cancels_last, .. }) = self.preemptions.end(number) else {
+        let Some(Preemption { order, began, cancels_last, .. }) = self.preemptions.end(number) else {
             return;
         };
-        if !order.asynchronous {
+        let Order { preemptor, victims, asynchronous, .. } = order;
+        let took = Timespan { from: began, to: self.observer.time_point() };
+        let failed = result.is_err();
+        self.observer.observe(Observation::Preempted { preemptor: &preemptor, asynchronous, failed, took });
+        if !asynchronous {
             return self.end_held_attempt(now, result);
         }
-        self.observer.observe(Observation::Preempted { failed: result.is_err() });
-        let Order { preemptor, victims, .. } = order;
         if result.is_err() {
             self.requeue_preemptor(now, &preemptor);
         } else if cancels_last || self.place_of(&preemptor) == Some(Place::Gated) {
             if preemptor.group.is_some() {
                 self.retry_group(now, &preemptor);
             }
-            self.preemptions.left_behind.push(StrandedPreemptor { preemptor, victims, cancels_last });
+            self.preemptions.left_behind.push(StrandedPreemptor {
+                preemptor,
+                victims: victims.pods,
+                cancels_last,
+            });
             self.requeue_left_behind(now);
         }
     }

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
-use supercargo_framework::context::Preemptor;
+use supercargo_framework::context::{Preemptor, Victims};
 use supercargo_framework::{PodInfo, Text, Uid};
 
 use supercargo_queue::QueuedPod;
 use supercargo_runtime::failure::Failure;
+use supercargo_runtime::observer::TimePoint;
 
 /// A plugin's command to preempt.
 pub(crate) struct Order {
     pub(crate) preemptor: Preemptor,
     pub(crate) node: Arc<str>,
-    /// The most important first.
-    pub(crate) victims: Vec<Arc<PodInfo>>,
+    pub(crate) victims: Victims,
     pub(crate) plugin: Text,
     pub(crate) asynchronous: bool,
 }
@@ -23,6 +23,8 @@ pub(crate) struct Order {
 /// A preemption.
 pub(crate) struct Preemption {
     pub(crate) order: Order,
+    /// When it began, for the observer.
+    pub(crate) began: TimePoint,
     /// The victims whose deletion is in flight.
     pub(crate) asked: Vec<Arc<PodInfo>>,
     /// The victim to delete after all others, until its turn.
@@ -94,10 +96,10 @@ impl Preemptions {
         self.by_number.values().any(|preemption| !preemption.order.asynchronous)
     }
 
-    pub(crate) fn begin(&mut self, order: Order, last: Option<Arc<PodInfo>>) -> u64 {
+    pub(crate) fn begin(&mut self, began: TimePoint, order: Order, last: Option<Arc<PodInfo>>) -> u64 {
         self.next_number += 1;
         let holds = order.asynchronous;
-        let preemption = Preemption { order, asked: Vec::new(), last, cancels_last: false, holds };
+        let preemption = Preemption { order, began, asked: Vec::new(), last, cancels_last: false, holds };
         self.by_number.insert(self.next_number, preemption);
         self.list_preemptors();
         self.next_number

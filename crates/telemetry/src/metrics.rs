@@ -66,7 +66,7 @@ impl Metrics {
         for kind in ["node", "pod", "sum"] {
             series.cache_mismatches.with(&[kind]);
         }
-        // As in kube-scheduler, it is there only if groups are.
+        // As in kube-scheduler, they are there only if groups are.
         if !features.enabled(Feature::GenericWorkload) {
             series.group_algorithm.clear();
             series.group_victims.clear();
@@ -76,7 +76,8 @@ impl Metrics {
 
     /// An observer that updates these metrics and forwards to `next`.
     pub fn observer(&self, inner: Box<dyn Observer>) -> Box<dyn Observer> {
-        Box::new(MetricsObserver::new(Arc::clone(&self.series), inner))
+        let has_groups = self.features.enabled(Feature::GenericWorkload);
+        Box::new(MetricsObserver::new(Arc::clone(&self.series), has_groups, inner))
     }
 
     /// Sets the collector for further scrapes.

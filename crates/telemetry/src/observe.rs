@@ -19,7 +19,9 @@ impl Observer for LogObserver {
             Observation::QueueIncoming { queue, event, .. } => tracing::trace!(?queue, event, "queued"),
             Observation::Hint { plugin, hint, .. } => tracing::trace!(%plugin, hint, "hint"),
             Observation::PermitWaited { result, waited } => tracing::debug!(result, ?waited, "permit"),
-            Observation::Preempting { victims, .. } => tracing::debug!(victims, "preempting"),
+            Observation::Preempting { victims, .. } => {
+                tracing::debug!(victims = victims.pods.len(), "preempting")
+            }
             Observation::PluginFailed { plugin, point } => {
                 tracing::debug!(plugin, point = point.as_str(), "plugin failed");
             }
@@ -35,6 +37,7 @@ impl Observer for LogObserver {
             | Observation::PlacementTried { .. }
             | Observation::ClaimCreation { .. }
             | Observation::DevicesAwaited { .. }
+            | Observation::GroupPreemptionEvaluated { .. }
             | Observation::Preempted { .. } => {}
         }
     }

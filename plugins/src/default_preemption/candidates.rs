@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use supercargo_framework::context::Victims;
 use supercargo_framework::plugin::{Candidate, NodeStatuses};
 use supercargo_framework::{Code, NodeIndex, Nodes, PodInfo, Status, Timestamp};
 
-use super::victims::{VictimSearch, Victims};
+use super::victims::VictimSearch;
 
 /// The results of dry runs.
 #[derive(Default)]
@@ -43,7 +44,7 @@ impl VictimSearch<'_> {
         let mut found = Found::default();
         for index in nodes[offset..].iter().chain(&nodes[..offset]) {
             match self.victims_on(*index) {
-                Ok(Victims { pods, pdb_violations }) => {
+                Ok(Victims { pods, pdb_violations, .. }) => {
                     let node = self.cx.node(*index);
                     let list = if pdb_violations == 0 { &mut clean } else { &mut violating };
                     if list.len() < wanted {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use supercargo_framework::context::{Command, Preemptor, PreemptorGroup};
+use supercargo_framework::context::{Command, Preemptor, PreemptorGroup, Victims};
 use supercargo_framework::objects::resources::POD_DISRUPTION_BUDGET;
 use supercargo_framework::plugin::{GroupCycle, Nomination, Nominations, PodGroupPostFilterPlugin};
 use supercargo_framework::{Code, Context, NodeInfo, PodInfo, Status, Text};
@@ -71,17 +71,19 @@ fn preempt(cycle: &mut dyn GroupCycle, asks_group: bool) -> Result<(Nominations,
     let placed = cycle.schedule()?;
     sort_by_importance(&mut potential);
     let potential = Budgets::new(cycle.context().list(&POD_DISRUPTION_BUDGET)).violated_first(potential);
-    let mut victims = Vec::new();
-    for (victim, _) in potential {
+    let (mut victims, mut pdb_violations) = (Vec::new(), 0);
+    for (victim, violations) in potential {
         victim.pods().try_for_each(|it| cycle.add_pod(&it.pod))?;
         if !cycle.still_fits() {
             victim.pods().try_for_each(|it| cycle.remove_pod(&it.pod))?;
             victims.push(victim);
+            pdb_violations += violations;
         }
     }
     sort_by_importance(&mut victims);
-    let victims = pods_of(&victims);
-    let text = format!("found a placement for podgroup, preempting {} victims", victims.len());
+    let of_groups = victims.iter().filter(|victim| victim.rank.is_some()).count();
+    let victims = Victims { pods: pods_of(&victims), pdb_violations, of_groups };
+    let text = format!("found a placement for podgroup, preempting {} victims", victims.pods.len());
     cycle.command(Command::Preempt {
         preemptor: Preemptor { pod, group: Some(group) },
         node: CLUSTER.into(),

@@ -97,7 +97,7 @@ fn run(
     let order = cx.take_commands().into_iter().map(|command| match command {
         Command::Preempt { node, victims, plugin, preemptor, asynchronous: true } => {
             assert_eq!((&*plugin, preemptor), (NAME, Arc::clone(&pod).into()));
-            (node.to_string(), victims.iter().map(|victim| victim.name.to_string()).collect())
+            (node.to_string(), victims.pods.iter().map(|victim| victim.name.to_string()).collect())
         }
         other => panic!("{other:?}"),
     });

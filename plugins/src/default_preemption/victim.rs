@@ -27,7 +27,7 @@ pub(super) struct Victim {
     priority: i32,
     /// As upstream, pods of a group are more important than others even if they are preempted one
     /// by one, and composite groups more than these.
-    rank: Option<GroupKind>,
+    pub(super) rank: Option<GroupKind>,
     start: Start,
 }
 

@@ -5,6 +5,7 @@ use std::iter;
 use std::sync::Arc;
 
 use supercargo_framework::caching::CachingFilters;
+use supercargo_framework::context::Victims;
 use supercargo_framework::plugin::RunFilters;
 use supercargo_framework::{Context, CycleState, NodeIndex, NodeInfo, PodInfo, Status};
 
@@ -29,15 +30,6 @@ struct NodeVictims<'a> {
     state: Cow<'a, CycleState>,
     index: NodeIndex,
     node: NodeInfo,
-}
-
-/// The victims on a node.
-#[derive(Debug)]
-pub(super) struct Victims {
-    /// The most important first.
-    pub(super) pods: Vec<Arc<PodInfo>>,
-    /// The number of victims that a budget protects.
-    pub(super) pdb_violations: usize,
 }
 
 impl VictimSearch<'_> {
@@ -95,7 +87,7 @@ impl VictimSearch<'_> {
             }
         }
         sort_by_importance(&mut victims);
-        Ok(Victims { pods: pods_of(&victims), pdb_violations })
+        Ok(Victims { pods: pods_of(&victims), pdb_violations, of_groups: 0 })
     }
 
     /// Whether states of plugins follow the pods that are removed and added.

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
@@ -18,10 +19,13 @@ const turnstileName = "Turnstile"
 // longestHold is the longest that the turnstile holds a pod.
 const longestHold = 20 * time.Second
 
+// wakesLabel names the pod that a pod wakes.
+const wakesLabel = "Wakes"
+
 // turnstile is a Permit plugin that obeys a label: "reject" and "fail" end the attempt, and "wait"
-// holds the pod, unless another one waits: the order in which two waits end would be random. "open"
-// and "shut" let a pod pass; "open" also allows the first of the waiting pods by name, and "shut"
-// rejects it.
+// holds the pod, unless another one waits: the order in which two waits end would be random.
+// "open", "shut" and "wake" let a pod pass. "open" also allows the first of the waiting pods by
+// name, "shut" rejects it, and "wake" activates the pod that wakesLabel names.
 type turnstile struct{ handle fwk.Handle }
 
 var registry = runtime.Registry{
@@ -33,7 +37,7 @@ var registry = runtime.Registry{
 func (*turnstile) Name() string { return turnstileName }
 
 func (t *turnstile) Permit(
-	_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string,
+	ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string,
 ) (*fwk.Status, time.Duration) {
 	switch pod.Labels[turnstileName] {
 	case "reject":
@@ -52,6 +56,11 @@ func (t *turnstile) Permit(
 	case "shut":
 		if waiting := t.first(); waiting != nil {
 			waiting.Reject(turnstileName, "another pod has shut the turnstile")
+		}
+	case "wake":
+		pods := t.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace)
+		if other, err := pods.Get(pod.Labels[wakesLabel]); err == nil {
+			t.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{other.Name: other})
 		}
 	}
 	return nil, 0

@@ -8,11 +8,15 @@ use serde_json::Value;
 use supercargo_framework::WaitingPod;
 use supercargo_framework::context::Command;
 use supercargo_framework::plugin::{ExtensionPoints, Permit, PermitPlugin};
+use supercargo_framework::pod::PodKey;
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::{Context, CycleState, Features, Plugin, PodInfo, Status};
 
 /// The plugin's name and the label's key.
 pub(in crate::oracle) const TURNSTILE: &str = "Turnstile";
+
+/// The label with the name of the pod that a pod wakes.
+const WAKES: &str = "Wakes";
 
 /// The longest that a pod waits.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -56,6 +60,12 @@ impl PermitPlugin for Turnstile {
                 if let Some(WaitingPod { uid, .. }) = first(cx) {
                     let message = "another pod has shut the turnstile".into();
                     cx.command(Command::Reject { pod: uid.clone(), plugin: TURNSTILE.into(), message });
+                }
+            }
+            Some("wake") => {
+                if let Some(name) = pod.labels.get(WAKES) {
+                    let other = PodKey { namespace: Arc::clone(&pod.namespace), name: (&**name).into() };
+                    cx.command(Command::Activate(vec![other]));
                 }
             }
             _ => {}

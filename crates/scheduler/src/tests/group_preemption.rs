@@ -147,10 +147,11 @@ fn victims_hear_of_the_group() {
 
 #[test]
 fn no_pod_goes_for_a_group_that_may_not_preempt() {
+    const NEVER: &str = "its policy";
     let unhelped = "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining, ";
     let claims = "deallocation and deletion of ResourceClaims completed, ";
     let cases = [
-        ("its policy", 0, true, claims, "not eligible due to preemptionPolicy=Never."),
+        (NEVER, 0, true, claims, "not eligible due to preemptionPolicy=Never."),
         // As upstream, a reason that is final drops those of other plugins.
         ("equal priority", 10, false, "", "No preemption victims found for incoming preemptor"),
         ("too little room", 0, false, claims, "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining"),
@@ -170,6 +171,8 @@ fn no_pod_goes_for_a_group_that_may_not_preempt() {
         let lines: Vec<_> = effects.iter().map(super::test_bed::line).collect();
         assert!(lines.contains(&expected), "{name}: {lines:?}");
         assert_eq!(room_of(&bed, "n"), before, "{name}");
+        let is_search = |line: &String| line.starts_with("victims searched");
+        assert_eq!(bed.observed().iter().any(is_search), name != NEVER, "{name}");
     }
 }
 
@@ -205,6 +208,7 @@ fn a_group_that_is_disrupted_whole_goes_whole_or_stays() {
     assert_eq!(victims.len(), 1, "the last one goes after it");
     bed.handle(Input::Evicted { preemption, outcomes: vec![Eviction::Deleted] });
     assert_eq!(self::victims(&bed.effects()).len(), 1);
+    assert!(bed.observed().contains(&"preempts 2: 1 of groups, 0 protected".to_owned()));
 }
 
 #[test]
@@ -220,18 +224,27 @@ fn the_priority_of_a_victim_is_that_of_its_group() {
 
 #[test]
 fn a_budget_spares_a_pod_if_another_one_helps() {
-    let mut bed = bed([with_cpus("n", "2")]);
-    let labels = pod("db").label("app", "db").build().labels;
-    let selector = Some(LabelSelector::parse(&labels, []).unwrap());
-    let budget = PodDisruptionBudget { selector, ..PodDisruptionBudget::default() };
-    let budget = object(&resources::POD_DISRUPTION_BUDGET, "default/b", Body::PodDisruptionBudget(budget));
-    bed.handle(Input::Object(Notification::Added(Arc::new(budget))));
-    bed.assigned(low("protected", "1", "n").label("app", "db"));
-    bed.assigned(low("important", "1", "n").priority(5));
-    bed.group(important(1));
-    bed.pod(worker("a", "1"));
-    bed.cycle();
-    assert_eq!(victims(&bed.effects()), ["important"]);
+    let important = low("important", "1", "n").priority(5);
+    let cases = [
+        (important, "important", "preempts 1"),
+        (low("other", "1", "n").priority(10), "protected", "preempts 1: 0 of groups, 1 protected"),
+    ];
+    for (other, victim, observed) in cases {
+        let mut bed = bed([with_cpus("n", "2")]);
+        let labels = pod("db").label("app", "db").build().labels;
+        let selector = Some(LabelSelector::parse(&labels, []).unwrap());
+        let budget = PodDisruptionBudget { selector, ..PodDisruptionBudget::default() };
+        let budget =
+            object(&resources::POD_DISRUPTION_BUDGET, "default/b", Body::PodDisruptionBudget(budget));
+        bed.handle(Input::Object(Notification::Added(Arc::new(budget))));
+        bed.assigned(low("protected", "1", "n").label("app", "db"));
+        bed.assigned(other);
+        bed.group(self::important(1));
+        bed.pod(worker("a", "1"));
+        bed.cycle();
+        assert_eq!(victims(&bed.effects()), [victim]);
+        assert!(bed.observed().contains(&observed.to_owned()), "{victim}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
+use supercargo_framework::context::Victims;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use supercargo_framework::{Features, Now, Plugin, PodInfo, Status, Timestamp};
@@ -79,7 +80,19 @@ impl Observer for Notes {
             Observation::QueueIncoming { queue, event, .. } => format!("{queue:?} by {event}"),
             Observation::Anomaly(text) => format!("anomaly: {text}"),
             Observation::PermitWaited { result, waited } => format!("permit {result} after {waited:?}"),
-            Observation::Preempting { victims, .. } => format!("preempts {victims}"),
+            Observation::Preempting { victims, .. } => {
+                let Victims { pods, pdb_violations, of_groups } = victims;
+                match (of_groups, pdb_violations) {
+                    (0, 0) => format!("preempts {}", pods.len()),
+                    _ => {
+                        format!("preempts {}: {of_groups} of groups, {pdb_violations} protected", pods.len())
+                    }
+                }
+            }
+            Observation::GroupPreemptionEvaluated { status, .. } => format!("victims searched: {status:?}"),
+            Observation::Preempted { preemptor, failed, .. } => {
+                format!("{} preempted, failed: {failed}", preemptor.kind())
+            }
             Observation::Placements { count, .. } => format!("{count} placements"),
             Observation::PlacementTried { is_feasible, .. } => format!("placement fits: {is_feasible}"),
             Observation::GroupAttempt { result, .. } => format!("group attempt {result:?}"),

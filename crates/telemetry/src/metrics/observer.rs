@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use supercargo_framework::binding::DevicesAwaited;
+use supercargo_framework::context::{Preemptor, Victims};
 use supercargo_framework::{ClusterEvent, Code};
 use supercargo_runtime::observer::{
     AttemptResult, Entity, Evaluated, Observation, ObservedProfile, Observer, PluginSet, Point, QueueName,
@@ -108,6 +109,8 @@ type Hints = Known<(Box<str>, &'static str), Histogram>;
 /// Updates metrics and forwards to the next observer.
 pub(super) struct MetricsObserver {
     series: Arc<Series>,
+    /// Whether there are groups. As in kube-scheduler, some metrics of pods depend on it.
+    has_groups: bool,
     inner: Box<dyn Observer>,
     profiles: Vec<OfProfile>,
     algorithm: Arc<Histogram>,
@@ -124,8 +127,9 @@ pub(super) struct MetricsObserver {
 }
 
 impl MetricsObserver {
-    pub(super) fn new(series: Arc<Series>, inner: Box<dyn Observer>) -> Self {
+    pub(super) fn new(series: Arc<Series>, has_groups: bool, inner: Box<dyn Observer>) -> Self {
         Self {
+            has_groups,
             inner,
             profiles: Vec::new(),
             algorithm: only(&series.algorithm),
@@ -193,6 +197,7 @@ impl MetricsObserver {
         match point {
             Point::PostFilter if plugin == PREEMPTION => {
                 only(&self.series.preemption_attempts).increment();
+                self.preemption_evaluated("pod", status, took);
             }
             Point::PodGroupPostFilter if plugin == PREEMPTION => {
                 self.series.group_preemption_attempts.with(&[status.as_str()]).increment();
@@ -279,9 +284,36 @@ impl MetricsObserver {
         }
     }
 
-    fn preempted(&self, failed: bool) {
+    /// As in kube-scheduler, the label of a composite group is that of a group.
+    fn preemption_evaluated(&self, preemptor: &str, status: Code, took: Timespan) {
+        if self.has_groups {
+            let labels = [preemptor, status.as_str()];
+            self.series.preemption_evaluation.with(&labels).observe(seconds(took));
+        }
+    }
+
+    fn preempting(&self, preemptor: &Preemptor, victims: &Victims) {
+        let Victims { pods, pdb_violations, of_groups } = victims;
+        let is_group = preemptor.group.is_some();
+        let series = if is_group { &self.series.group_victims } else { &self.series.victims };
+        only(series).observe(pods.len() as f64);
+        let labels = [preemptor.kind()];
+        if self.has_groups && *of_groups > 0 {
+            self.series.workload_disruptions.with(&labels).observe(*of_groups as f64);
+        }
+        if self.has_groups && *pdb_violations > 0 {
+            self.series.pdb_violations.with(&labels).add(*pdb_violations);
+        }
+    }
+
+    fn preempted(&self, preemptor: &Preemptor, asynchronous: bool, failed: bool, took: Timespan) {
         let result = if failed { "error" } else { "success" };
-        self.series.preemption_executions.with(&[result]).increment();
+        if asynchronous {
+            self.series.preemption_executions.with(&[result]).increment();
+        }
+        if self.has_groups {
+            self.series.preemption_execution.with(&[preemptor.kind(), result]).observe(seconds(took));
+        }
     }
 }
 
@@ -331,11 +363,15 @@ impl Observer for MetricsObserver {
             Observation::PermitWaited { result, waited } => {
                 self.series.permit_wait.with(&[result]).took(*waited);
             }
-            Observation::Preempting { victims, for_group } => {
-                let series = if *for_group { &self.series.group_victims } else { &self.series.victims };
-                only(series).observe(*victims as f64);
+            Observation::GroupPreemptionEvaluated { plugin, status, took } => {
+                if *plugin == PREEMPTION {
+                    self.preemption_evaluated("podgroup", *status, *took);
+                }
             }
-            Observation::Preempted { failed } => self.preempted(*failed),
+            Observation::Preempting { preemptor, victims } => self.preempting(preemptor, victims),
+            Observation::Preempted { preemptor, asynchronous, failed, took } => {
+                self.preempted(preemptor, *asynchronous, *failed, *took);
+            }
             Observation::ClaimCreation { is_created } => self.claim_creation(*is_created),
             Observation::DevicesAwaited { profile, wait, took } => {
                 self.devices_awaited(*profile, wait, *took);
@@ -375,6 +411,9 @@ fn seconds(took: Timespan) -> f64 {
 #[cfg(test)]
 mod tests {
     use supercargo_framework::binding::DeviceWait;
+    use supercargo_framework::context::PreemptorGroup;
+    use supercargo_framework::objects::GroupKey;
+    use supercargo_framework::testing::pod;
     use supercargo_runtime::observer::Unobserved;
 
     use super::*;
@@ -382,8 +421,16 @@ mod tests {
 
     /// The lines of families whose name contains `part`, after these observations of one profile.
     fn lines<const N: usize>(observations: [Observation<'_>; N], part: &str) -> Vec<String> {
+        lines_with(true, observations, part)
+    }
+
+    fn lines_with<const N: usize>(
+        has_groups: bool,
+        observations: [Observation<'_>; N],
+        part: &str,
+    ) -> Vec<String> {
         let series = Arc::new(Series::new());
-        let mut observer = MetricsObserver::new(Arc::clone(&series), Box::new(Unobserved));
+        let mut observer = MetricsObserver::new(Arc::clone(&series), has_groups, Box::new(Unobserved));
         let (pre_filter, filter, pre_score, score) = Default::default();
         let scheduler_name = "gpus".into();
         observer.profiles(&[ObservedProfile { scheduler_name, pre_filter, filter, pre_score, score }]);
@@ -428,5 +475,57 @@ mod tests {
                 assert!(found.contains(&sum), "{sum} is not in {found:#?}");
             }
         }
+    }
+
+    #[test]
+    fn preemptions_are_counted_by_preemptor_if_there_are_groups() {
+        let key = GroupKey::of_groups("default/job".into());
+        let pod = || Preemptor::from(Arc::new(pod("p").build()));
+        let group = PreemptorGroup { key, uid: "g".into(), resource_version: "1".into(), others: Vec::new() };
+        let tree = Preemptor { group: Some(group), ..pod() };
+        let victims = Victims { pods: vec![pod().pod; 3], pdb_violations: 2, of_groups: 1 };
+        let took = Timespan { from: TimePoint(0), to: TimePoint(3_000_000_000) };
+        let observations = || {
+            [
+                Observation::Plugin {
+                    pod: &tree.pod,
+                    plugin: PREEMPTION,
+                    point: Point::PostFilter,
+                    status: Code::Unschedulable,
+                    took,
+                },
+                Observation::GroupPreemptionEvaluated { plugin: PREEMPTION, status: Code::Success, took },
+                Observation::GroupPreemptionEvaluated { plugin: "Other", status: Code::Error, took },
+                Observation::Preempting { preemptor: &tree, victims: &victims },
+                Observation::Preempted { preemptor: &tree, asynchronous: true, failed: true, took },
+            ]
+        };
+        let of_name = |name: &str| {
+            let mut found = lines(observations(), name);
+            found.retain(|line| !line.contains("_bucket") && !line.contains("_count"));
+            found
+        };
+        let expected: &[(&str, &[&str])] = &[
+            (
+                "scheduler_preemption_evaluation_duration_seconds",
+                &[
+                    "_sum{preemptor=\"pod\",result=\"Unschedulable\"} 3",
+                    "_sum{preemptor=\"podgroup\",result=\"Success\"} 3",
+                ],
+            ),
+            (
+                "scheduler_preemption_execution_duration_seconds",
+                &["_sum{preemptor=\"compositepodgroup\",result=\"error\"} 3"],
+            ),
+            ("scheduler_preemption_workload_disruptions", &["_sum{preemptor=\"compositepodgroup\"} 1"]),
+            ("scheduler_preemption_pdb_violations_total", &["{preemptor=\"compositepodgroup\"} 2"]),
+            ("scheduler_preemption_goroutines_execution_total", &["{result=\"error\"} 1"]),
+        ];
+        for (name, samples) in expected {
+            let samples: Vec<String> = samples.iter().map(|sample| format!("{name}{sample}")).collect();
+            assert_eq!(of_name(name), samples);
+        }
+        let without_groups = lines_with(false, observations(), "preemptor=");
+        assert!(without_groups.is_empty(), "{without_groups:?}");
     }
 }

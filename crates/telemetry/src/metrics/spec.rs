@@ -75,6 +75,8 @@ impl Spec {
 
 /// From 1 ms.
 const ATTEMPTS: Buckets = Buckets::Exponential(0.001, 2.0, 15);
+/// From 1 ms, to 32 s.
+const PREEMPTIONS: Buckets = Buckets::Exponential(0.001, 2.0, 16);
 /// From 0.1 ms.
 const POINTS: Buckets = Buckets::Exponential(0.0001, 2.0, 12);
 /// From 10 µs.
@@ -140,6 +142,14 @@ families! {
         "[ALPHA] Preemption attempts for pod groups, by status of DefaultPreemption.");
     GROUP_PREEMPTION_VICTIMS = histogram("scheduler_workload_preemption_victims", &[], Buckets::Exponential(1.0, 2.0, 11),
         "[ALPHA] Number of victims per preemption for a pod group, including those that already terminate.");
+    WORKLOAD_DISRUPTIONS = histogram("scheduler_preemption_workload_disruptions", &["preemptor"], Buckets::Exponential(1.0, 2.0, 11),
+        "[ALPHA] Victims per preemption that are pod groups preempted whole, or pods of other groups. Only if a group preempts.");
+    PREEMPTION_EVALUATION_DURATION = histogram("scheduler_preemption_evaluation_duration_seconds", &["preemptor", "result"],
+        PREEMPTIONS, "[ALPHA] Duration of a search for victims, by preemptor (pod or podgroup) and status.");
+    PREEMPTION_EXECUTION_DURATION = histogram("scheduler_preemption_execution_duration_seconds", &["preemptor", "result"],
+        PREEMPTIONS, "[ALPHA] Time from the choice of victims until the responses to all requests.");
+    PDB_VIOLATIONS = counter("scheduler_preemption_pdb_violations_total", &["preemptor"],
+        "[ALPHA] Victims whose eviction violates a PodDisruptionBudget.");
     EVENT_HANDLING_DURATION = histogram("scheduler_event_handling_duration_seconds", &["event"], POINTS,
         "[ALPHA] Duration of handling a cluster event, including moving the pods that it may make schedulable.");
     PREEMPTION_VICTIMS = histogram("scheduler_preemption_victims", &[], Buckets::Exponential(1.0, 2.0, 7),
