@@ -132,15 +132,15 @@ impl Members {
     /// Whether all of them stay; `false` if none was asked before.
     pub(crate) fn answers_stay(&mut self, mut ask: impl FnMut(&mut QueuedPod)) -> bool {
         let first = self.index.asked.values().filter_map(BTreeSet::first).cloned().collect::<Vec<_>>();
-        let mut stays = !first.is_empty();
-        for turn in first {
-            let Some(mut member) = self.remove(&turn).filter(|_| stays) else { continue };
+        let mut stays = |turn: Arc<Turn>| {
+            let Some(mut member) = self.remove(&turn) else { return false };
             let before = member.gating_plugin.clone();
             ask(&mut member);
-            stays = member.gating_plugin == before;
+            let stays = member.gating_plugin == before;
             self.put(turn, member);
-        }
-        stays
+            stays
+        };
+        !first.is_empty() && first.into_iter().all(&mut stays)
     }
 
     /// The plugin that holds the last of the members that are held.
