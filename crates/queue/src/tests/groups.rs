@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use supercargo_framework::PodSpec;
 use supercargo_framework::objects::{
     Body, CompositePodGroup, GroupKey, GroupPolicy, GroupSpec, MemberStage, Object, ResourceClaim, resources,
 };
-use supercargo_framework::pod::RareSpec;
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource, PodClaimStatus, PodClaimStatuses};
 use supercargo_framework::testing::object;
 
@@ -436,13 +436,17 @@ fn an_event_asks_hints_about_the_groups_that_it_names() {
     assert_eq!(bed.counted.hints.get(), 0, "the gang plugin holds them, and does not care");
 }
 
+/// Adds claims to what else the pod has.
+fn with_claims(spec: &mut PodSpec, claims: Box<[PodClaim]>) {
+    spec.rare.get_or_insert_default().resource_claims = claims;
+}
+
 /// A pod with a claim of a template, which may have been generated, and another claim.
 fn of_claims(group: &str, number: u32, generated: Option<&str>) -> PodBuilder {
     let source = PodClaimSource::Template("t".into());
     let other = PodClaimSource::Claim(format!("other{number}").into());
     let entries = [("c", source), ("d", other)].map(|(name, source)| PodClaim { name: name.into(), source });
-    let rare = RareSpec { resource_claims: Box::new(entries), ..RareSpec::default() };
-    let pod = pod(&format!("p{number}")).group(group).with_spec(|spec| spec.rare = Some(Box::new(rare)));
+    let pod = pod(&format!("p{number}")).group(group).with_spec(|spec| with_claims(spec, Box::new(entries)));
     pod.with(|pod: &mut PodInfo| {
         let status = generated.map(|claim| PodClaimStatus { name: "c".into(), claim: Some(claim.into()) });
         let generated = status.into_iter().collect();
@@ -489,9 +493,8 @@ fn claims_that_come_one_by_one_do_not_ask_about_all_pods_of_a_gang() {
     for number in 0..PODS {
         let source = PodClaimSource::Claim(format!("claim{number}").into());
         let claim = PodClaim { name: "c".into(), source };
-        let rare = RareSpec { resource_claims: Box::new([claim]), ..RareSpec::default() };
         let pod = member(&format!("p{number}"));
-        bed.add_member(pod.with_spec(|spec| spec.rare = Some(Box::new(rare))));
+        bed.add_member(pod.with_spec(|spec| with_claims(spec, Box::new([claim]))));
     }
     bed.counted.hints.set(0);
     bed.counted.pre_enqueue.set(0);

@@ -9,11 +9,10 @@ use supercargo_framework::context::Command;
 use supercargo_framework::objects::{
     Body, ClaimAllocation, DeviceNodeSelector, GroupPolicy, GroupSpec, ResourceClaim, resources,
 };
-use supercargo_framework::pod::RareSpec;
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::ports::UsedPorts;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, object, pod};
-use supercargo_framework::{Feature, Features, Now, Plugin, PodTotals, Resource, Status};
+use supercargo_framework::{Feature, Features, Now, Plugin, PodSpec, PodTotals, Resource, Status};
 
 use super::fake::Fake;
 use super::test_bed::{TestBed, in_tree, options};
@@ -359,8 +358,9 @@ fn an_allocation_that_members_share_is_taken_away_once() {
     bed.handle(Input::Object(Notification::Added(Arc::new(claim))));
     for name in ["a", "b"] {
         let entry = PodClaim { name: "c".into(), source: PodClaimSource::Claim("c".into()) };
-        let rare = RareSpec { resource_claims: [entry].into(), ..RareSpec::default() };
-        bed.pod(member(name, "1").with_spec(|spec| spec.rare = rare.boxed()));
+        let claims = Box::new([entry]);
+        let with_claims = |spec: &mut PodSpec| spec.rare.get_or_insert_default().resource_claims = claims;
+        bed.pod(member(name, "1").with_spec(with_claims));
     }
     bed.cycle();
     let lines = bed.effect_lines();
