@@ -10,6 +10,11 @@ use tower::util::ServiceExt as _;
 
 /// The pods of the workload.
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
+/// Its pods of groups, by their label.
+pub const MEMBERS: &str = "/api/v1/namespaces/default/pods?labelSelector=member%3Dyes";
+/// The extended resource that the class of devices backs, by its own name and by that of the class.
+pub const EXTENDED_RESOURCES: [&str; 2] =
+    ["supercargo.dev/gpu", "deviceclass.resource.kubernetes.io/gpu.supercargo.dev"];
 /// Its claims for devices.
 pub const RESOURCE_CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
 /// The roots of its trees of gangs.

@@ -3,8 +3,10 @@
 
 mod devices;
 mod gangs;
+mod mirror;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +27,8 @@ use crate::api::{ask, get, text};
 use crate::trace::Trace;
 
 pub use devices::claim_of;
-pub use gangs::is_incomplete;
+pub use gangs::{OnNodes, is_incomplete};
+pub use waits::Waiting;
 
 /// How long a lease lasts: the default of the configuration.
 pub const LEASE: Duration = Duration::from_secs(15);
@@ -64,7 +67,9 @@ pub struct InvariantChecker {
     bound: BTreeMap<String, (Arc<str>, Duration)>,
     /// By whom and when claims got their devices, by UID.
     allocated: BTreeMap<String, (Arc<str>, Duration)>,
+    devices: devices::Devices,
     gangs: gangs::Gangs,
+    waits: waits::Waits,
     /// By whom and when the statuses of claims were last written, by path.
     claim_writes: BTreeMap<String, (Arc<str>, Duration)>,
     /// When rules that taint devices were added, by name.
@@ -111,7 +116,7 @@ impl RequestKind {
             () if path.contains("/leases") => Self::Lease,
             () if path.contains("/events") => Self::Event,
             () if path.ends_with("/binding") => Self::Binding,
-            () if devices::is_claim_status(path) => Self::Claim,
+            () if devices::claim_of_status(path).is_some() => Self::Claim,
             () => Self::Write,
         }
     }
@@ -129,7 +134,9 @@ impl InvariantChecker {
             acquired: BTreeMap::new(),
             bound: BTreeMap::new(),
             allocated: BTreeMap::new(),
+            devices: devices::Devices::default(),
             gangs: gangs::Gangs::default(),
+            waits: waits::Waits::default(),
             claim_writes: BTreeMap::new(),
             taint_rules: BTreeMap::new(),
             touched: BTreeMap::new(),
@@ -172,7 +179,9 @@ impl InvariantChecker {
         let now = self.now();
         self.bound.clear();
         self.allocated.clear();
+        self.devices = devices::Devices::default();
         self.gangs.restored();
+        self.waits = waits::Waits::default();
         self.holders.push((now, None));
         self.forgiven_until = now + FORGIVEN;
     }
@@ -260,9 +269,13 @@ impl InvariantChecker {
                 checker.lock().see_binding(&from, &pod);
                 Self::check_room(checker, server, &from, &pod.spec.node_name).await;
                 Self::check_reservations(checker, server, &from, &pod).await;
-                Self::see_member(checker, server, &pod).await;
+                Self::check_extended_resources(checker, server, &from, &pod).await;
+                Self::see_member(checker, server, &from, &pod).await;
             }
-            RequestKind::Claim if !was_allocated => Self::check_devices(checker, server, &from, &path).await,
+            RequestKind::Claim => {
+                let new = devices::claim_of_status(&path).filter(|_| !was_allocated);
+                checker.lock().add_up_claims(server, new.map(|claim| (&from, claim)));
+            }
             RequestKind::Write => Self::check_condition(checker, server, &from, &path, was_scheduled).await,
             _ => {}
         }
@@ -424,6 +437,21 @@ struct Phase {
     phase: String,
     #[serde(default, rename = "resourceClaimStatuses")]
     claims: Vec<Value>,
+    #[serde(default, rename = "extendedResourceClaimStatus")]
+    extended: ExtendedStatus,
+}
+
+#[derive(Default, Deserialize)]
+struct ExtendedStatus {
+    #[serde(default, rename = "resourceClaimName")]
+    claim: String,
+}
+
+impl ExtendedStatus {
+    /// The claim for the pod's extended resources.
+    fn claim(&self) -> Option<&str> {
+        Some(&*self.claim).filter(|claim| !claim.is_empty())
+    }
 }
 
 /// The pod of a binding; empty if it is gone.

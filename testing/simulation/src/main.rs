@@ -374,14 +374,18 @@ fn progress(reports: &[Report], took: Duration, printed: &mut Duration) {
 
 /// What a long run checks, with the least number in ten simulated hours. Faults keep many gangs
 /// from being checked. A workload that no longer shows something would never fail.
-const CHECKS: [(&str, u64); 7] = [
+const CHECKS: [(&str, u64); 11] = [
     ("checks of a node's room", 100),
     ("checks of claims of bound pods", 100),
     ("checks of devices", 100),
+    ("checks of extended resources", 20),
+    ("checks of gangs at a bind", 20),
     ("checks of gangs and trees", 10),
     ("checks of inner consistency", 100),
     ("checks of special devices", 100),
     ("checks of the lease", 100),
+    ("checks of waiting groups", 10),
+    ("sums of all claims", 100),
 ];
 /// The simulated time of a long run.
 const LONG_RUN: Duration = Duration::from_hours(3);

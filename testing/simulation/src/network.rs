@@ -389,6 +389,14 @@ impl Network {
             Some(Sabotage::LostReservation) if path.contains("/resourceclaims/") => {
                 Some(request.map(|body| without_reservations(&body)))
             }
+            Some(Sabotage::LostMapping) if path.ends_with("/status") => {
+                let is_mapping = contains(request.body(), b"extendedResourceClaimStatus");
+                Some(request.map(|body| if is_mapping { Bytes::from_static(b"{}") } else { body }))
+            }
+            Some(Sabotage::KeptClaim) => {
+                let is_deletion = path.contains("/resourceclaims/") && request.method() == Method::DELETE;
+                (!is_deletion).then_some(request)
+            }
             _ => Some(request),
         }
     }
@@ -409,8 +417,9 @@ impl Network {
     fn spoil_frame(&self, frame: Frame) -> Frame {
         match self.sabotage {
             Some(Sabotage::SharedUid) => self.with_shared_uid(frame),
-            Some(Sabotage::HiddenTaints) => without_field_of_devices(frame, "taints"),
-            Some(Sabotage::HiddenCounters) => without_field_of_devices(frame, "consumesCounters"),
+            Some(Sabotage::HiddenTaints) => without_field(frame, "ResourceSlice", "taints"),
+            Some(Sabotage::HiddenCounters) => without_field(frame, "ResourceSlice", "consumesCounters"),
+            Some(Sabotage::HiddenShares) => without_field(frame, "ResourceClaim", "consumedCapacity"),
             _ => frame,
         }
     }
@@ -499,10 +508,10 @@ fn is_uid(text: &[u8]) -> bool {
     })
 }
 
-/// ResourceSlices in which a field has a name that nobody knows; other frames as they are.
-fn without_field_of_devices(frame: Frame, field: &str) -> Frame {
+/// Objects of a kind in which a field has a name that nobody knows; other frames as they are.
+fn without_field(frame: Frame, kind: &str, field: &str) -> Frame {
     let text = frame.data_ref().and_then(|data| std::str::from_utf8(data).ok());
-    match text.filter(|text| text.contains(r#""kind":"ResourceSlice"#)) {
+    match text.filter(|text| text.contains(&format!("\"kind\":\"{kind}"))) {
         Some(text) => Frame::data(text.replace(&format!("\"{field}\":"), r#""hidden":"#).into()),
         None => frame,
     }

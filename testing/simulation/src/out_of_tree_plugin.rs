@@ -10,12 +10,13 @@ use supercargo_config::Catalog;
 use supercargo_framework::event::{EventRegistration, QueueingHint};
 use supercargo_framework::objects::{Object, resources};
 use supercargo_framework::plugin::{
-    EnqueueExtensions, ExtensionPoints, FilterPlugin, ReservePlugin, SignPlugin,
+    EnqueueExtensions, ExtensionPoints, FilterPlugin, PreEnqueuePlugin, ReservePlugin, SignPlugin,
 };
 use supercargo_framework::registry::ArgsError;
 use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{
-    ActionType, Command, Context, CycleState, EventResource, Features, NodeInfo, Plugin, PodInfo, Status, Uid,
+    ActionType, Command, Context, CycleState, EventResource, Features, NodeInfo, Plugin, PodInfo,
+    QueueContext, Status, Uid,
 };
 
 use crate::sabotage::Sabotage;
@@ -51,6 +52,8 @@ enum Keeps {
     Allocations,
     /// Not even the allocations that bindings are about to write.
     NoAllocations,
+    /// Pods of groups that it has filtered, which it lets into no queue again.
+    Groups,
 }
 
 /// The plugins of a simulated scheduler.
@@ -63,6 +66,7 @@ pub fn catalog(sabotage: Option<Sabotage>, features: &Features) -> Catalog {
         Some(Sabotage::KeptRejections) => |_, _| Ok(Lonely::plugin(true, Keeps::Rejections)),
         Some(Sabotage::KeptAllocation) => |_, _| Ok(Lonely::plugin(true, Keeps::Allocations)),
         Some(Sabotage::LostAllocation) => |_, _| Ok(Lonely::plugin(true, Keeps::NoAllocations)),
+        Some(Sabotage::ForgottenGroup) => |_, _| Ok(Lonely::plugin(true, Keeps::Groups)),
         _ => |_, _| Ok(Lonely::plugin(true, Keeps::Nothing)),
     };
     Catalog::in_tree().with_plugin(NAME, factory).with_features(features.clone())
@@ -89,7 +93,11 @@ impl Lonely {
             return;
         }
         match self.keeps {
-            Keeps::Nothing | Keeps::Rejections | Keeps::Allocations | Keeps::NoAllocations => {}
+            Keeps::Nothing
+            | Keeps::Rejections
+            | Keeps::Allocations
+            | Keeps::NoAllocations
+            | Keeps::Groups => {}
             Keeps::Pods => kept.extend(node.pods().iter().map(|pod| Arc::clone(pod) as Arc<_>)),
             Keeps::Nodes => kept.push(Arc::clone(node.node()) as Arc<_>),
         }
@@ -109,6 +117,7 @@ impl Plugin for Lonely {
         let points = ExtensionPoints::new().filter(&self).enqueue_extensions(&self).sign(&self);
         match self.keeps {
             Keeps::Allocations | Keeps::NoAllocations => points.reserve(&self),
+            Keeps::Groups => points.pre_enqueue(&self),
             _ => points,
         }
     }
@@ -120,9 +129,22 @@ impl FilterPlugin for Lonely {
             self.keep(node);
         }
         let is_taken = is_lonely(pod) && node.pods().iter().any(|other| is_lonely(other));
+        if self.keeps == Keeps::Groups && pod.spec.group().is_some() {
+            self.rejected.lock().insert(pod.uid.clone());
+        }
         let has_rejected = self.keeps == Keeps::Rejections && self.has_rejected(pod, is_taken);
         if is_taken || has_rejected {
             return Status::unschedulable("node(s) had a lonely pod");
+        }
+        Status::success()
+    }
+}
+
+/// Forgets groups that were tried.
+impl PreEnqueuePlugin for Lonely {
+    fn pre_enqueue(&self, _: &QueueContext<'_>, pod: &PodInfo) -> Status {
+        if self.rejected.lock().contains(&pod.uid) {
+            return Status::unresolvable("its group was tried");
         }
         Status::success()
     }

@@ -45,6 +45,8 @@ pub struct Plan {
     pub has_extender: bool,
     /// Whether pods come in groups, too.
     pub has_groups: bool,
+    /// Whether pods request the extended resource of a class of devices, too.
+    pub has_extended_resources: bool,
     /// Whether API servers stream initial lists. Those that do not answer them from their cache.
     pub streams_lists: bool,
     /// The memory of evaluation tables, in bytes. With little, tables are evicted.
@@ -245,6 +247,7 @@ impl Plan {
                 }
             }
         }
+        let has_extended_resources = Rng::with_seed(seed ^ 0x6578_7472).bool();
         let pause = Duration::from_millis(pause);
         Self {
             seed,
@@ -254,6 +257,7 @@ impl Plan {
             pause,
             has_extender,
             has_groups,
+            has_extended_resources,
             streams_lists,
             table_memory,
             faults,

@@ -127,9 +127,11 @@ fn end(world: &mut World, workload: &mut Workload, plan: &Plan) -> Result<()> {
     let healed = world.now;
     let late_probes = world.within(workload.add_late_probes(PROBES));
     world.run_until(world.now + SETTLING)?;
-    world.within(workload.make_way());
+    let is_calm = world.checker.lock().is_calm();
+    let calm_probes = world.within(workload.make_way());
     world.run_until(world.now + HINTED)?;
     world.within(check_probes(&world.server, &world.checker, &probes, &late_probes, healed));
+    world.within(check_calm_probes(&world.server, &world.checker, &calm_probes, is_calm));
     let waiting = world.within(waiting(&world.server));
     world.run_until(world.now + FLUSHING)?;
     let still_waiting = world.within(self::waiting(&world.server));
@@ -139,6 +141,7 @@ fn end(world: &mut World, workload: &mut Workload, plan: &Plan) -> Result<()> {
     world.checker.lock().trace.count("pods found only at the flush", found as u64);
     check_leader(world);
     world.within(check_conditions(&world.server, &world.checker, &still_waiting));
+    world.within(InvariantChecker::check_special_claims(&world.checker, &world.server));
     check_that_none_fits(world, plan, &still_waiting)?;
     workload_gone(world, workload)
 }
@@ -244,6 +247,27 @@ async fn check_probes(
         {
             checker.lock().fail(format!("{path} has a node, and no event"));
         }
+    }
+}
+
+/// Pods of groups that no fault met have a node, and each of their binds has been checked, unless
+/// etcd was restored shortly before.
+async fn check_calm_probes(
+    server: &ApiServer,
+    checker: &Mutex<InvariantChecker>,
+    probes: &[String],
+    is_calm: bool,
+) {
+    for path in probes {
+        let pod = ask(server, Method::GET, path, None).await.1;
+        if api::node_of(&pod).is_empty() {
+            checker.lock().fail(format!("{path} was created at the end, and has no node"));
+        }
+    }
+    let mut checker = checker.lock();
+    let checks = checker.trace.counts().get("checks of gangs at a bind").copied().unwrap_or_default();
+    if is_calm && checks < probes.len() as u64 && checker.failures.is_empty() {
+        checker.fail(format!("{checks} binds of {} members were checked", probes.len()));
     }
 }
 

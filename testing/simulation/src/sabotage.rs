@@ -79,12 +79,20 @@ pub enum Sabotage {
     KeptAllocation,
     /// Claims are not reserved for the pods that get them.
     LostReservation,
+    /// Lists and watches show shares of devices as if they took nothing.
+    HiddenShares,
+    /// A pod does not learn which claim has the devices for its extended resources.
+    LostMapping,
+    /// Claims for extended resources are not deleted.
+    KeptClaim,
     /// Evaluation tables have no limit.
     LargeTables,
     /// The plugin that holds the pods of a gang back is off, so that gangs start in part.
     SplitGang,
     /// The roots of trees are ignored, so that trees start in part.
     SplitTree,
+    /// A group that was rejected once is never tried again.
+    ForgottenGroup,
     /// The condition of a group that has been scheduled turns back.
     TurnedCondition,
     /// Memory grows with each binding.
@@ -122,6 +130,9 @@ impl Sabotage {
             Self::Leak => "queued pods, 0 expected",
             Self::HiddenTaints => "does not tolerate the taint",
             Self::HiddenCounters => "overdraws chip/",
+            Self::HiddenShares => "overdraws memory of",
+            Self::LostMapping => "devices for its extended resources",
+            Self::KeptClaim => "is left, and its pod uses",
             Self::SharedUid => "in an attempt",
             Self::KeptRejections => "a new scheduler binds it",
             Self::KeptPods => "deleted pods, 0 expected",
@@ -130,7 +141,9 @@ impl Sabotage {
             Self::KeptAllocation => "pending",
             Self::LostReservation => "is not its own",
             Self::LargeTables => "bytes of evaluation tables",
-            Self::SplitGang | Self::SplitTree => "parts",
+            Self::SplitGang => "have a node",
+            Self::SplitTree => "parts",
+            Self::ForgottenGroup => "were not tried for",
             Self::TurnedCondition => "is not scheduled any more",
             Self::KeptBytes => "bytes of memory",
         }

@@ -52,7 +52,7 @@ const GATED: u64 = 2;
 const CONTENDER: u64 = 12;
 /// The number of items in the list of a giant object.
 const GIANT: usize = 1_000;
-/// What a node has.
+/// What every node has.
 const AMOUNTS: [(&str, &str); 3] = [("pods", "20"), ("cpu", "8"), ("memory", "32Gi")];
 /// Pods per node at most, so that a run stays small.
 const CROWD: u64 = 12;
@@ -65,6 +65,7 @@ pub struct Workload {
     pause: Duration,
     nodes: u64,
     has_groups: bool,
+    has_extended_resources: bool,
     /// The number of objects so far, for names.
     made: u64,
     /// What can be deleted, the oldest first.
@@ -86,6 +87,7 @@ impl Workload {
             pause: plan.pause,
             nodes: plan.nodes,
             has_groups: plan.has_groups,
+            has_extended_resources: plan.has_extended_resources,
             made: 0,
             living: VecDeque::new(),
             removed: Vec::new(),
@@ -104,6 +106,9 @@ impl Workload {
             workload.post("/apis/storage.k8s.io/v1/storageclasses", class).await;
         }
         workload.add_templates().await;
+        if plan.has_extended_resources {
+            workload.add_class().await;
+        }
         for index in 0..plan.nodes {
             workload.add_node(index).await;
         }
@@ -197,6 +202,7 @@ impl Workload {
         paths.push(format!("{PODS}/{contender}"));
         paths.push(self.add_lonely().await);
         paths.push(self.add_device_probe().await);
+        paths.extend(self.add_extended_probe().await);
         paths.extend(self.add_gang_probes().await);
         paths
     }
@@ -211,11 +217,14 @@ impl Workload {
         name.starts_with("nowhere-")
     }
 
-    /// Deletes the pod that a lonely one waits for.
-    pub async fn make_way(&mut self) {
-        let Some(path) = self.lonely.take() else { return };
-        self.checker.lock().note(format_args!("deleted {path}"));
-        tell(&self.server, Method::DELETE, &path, None).await;
+    /// Deletes the pod that a lonely one waits for. Returns pods of groups that must get a node,
+    /// since no fault meets them any more.
+    pub async fn make_way(&mut self) -> Vec<String> {
+        if let Some(path) = self.lonely.take() {
+            self.checker.lock().note(format_args!("deleted {path}"));
+            tell(&self.server, Method::DELETE, &path, None).await;
+        }
+        self.add_gang_probes().await
     }
 
     /// A lonely pod that wants the tainted node.
@@ -452,7 +461,7 @@ impl Workload {
 
     async fn add_node(&mut self, index: u64) {
         let name = format!("node-{index}");
-        let amounts: Value = AMOUNTS.into_iter().collect();
+        let amounts: Value = self.amounts(index).collect();
         let node = json!({
             "metadata": {
                 "name": name,
@@ -463,6 +472,12 @@ impl Workload {
         });
         self.checker.lock().touch(&name);
         self.post(NODES, node).await;
+    }
+
+    /// What a node has.
+    fn amounts(&self, index: u64) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+        let served = devices::served(index).filter(|_| self.has_extended_resources);
+        AMOUNTS.into_iter().chain(served)
     }
 
     /// The annotations of a node by which it has its devices.
@@ -478,7 +493,7 @@ impl Workload {
         node["metadata"]["labels"][ZONE] = json!(ZONES[index as usize % ZONES.len()]);
         node["metadata"]["annotations"] = self.devices(index);
         for amounts in ["capacity", "allocatable"] {
-            for (what, amount) in AMOUNTS {
+            for (what, amount) in self.amounts(index) {
                 node["status"][amounts][what] = json!(amount);
             }
         }

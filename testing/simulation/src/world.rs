@@ -4,6 +4,8 @@
 //! and the network run in another, by true time. Within a slice each runs up to its end, one after
 //! the other, so a message takes at least until the next slice. Slices grow while nothing is sent.
 
+mod look;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,7 +20,6 @@ use supercargo_apiserver::sim::{self, Simulation};
 use supercargo_apiserver::{ApiServer, Backup, Settings};
 use supercargo_framework::Features;
 use supercargo_owner::owner::Owner;
-use supercargo_scheduler::Stats;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -38,21 +39,13 @@ use crate::workload::Workload;
 const SLICES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 /// A turn of the scheduler, and all other tasks of a slice together, must take less work.
 const LONGEST_STEP: Duration = Duration::from_secs(1);
-/// How often the inner consistency of schedulers is checked.
-const CHECK_PERIOD: Duration = Duration::from_secs(30);
-/// How often etcd is backed up, and how many backups are kept.
-const BACKUP_PERIOD: Duration = Duration::from_mins(1);
-const BACKUPS: usize = 5;
 /// How long schedulers do nothing after the faults, if that is the sabotage. Pods may wait for a
 /// minute, and are looked at after 90 s.
 const LATE_START: Duration = Duration::from_secs(65);
 /// When schedulers stop to notice messages, if that is the sabotage.
 const DEAF_SINCE: Duration = Duration::from_mins(10);
-/// Changes that a scheduler keeps for its evaluation tables: as many in any case, and for each pod
-/// and node. A removal is counted after its change.
+/// Changes that a scheduler keeps for its evaluation tables in any case.
 pub const FEW_CHANGES: usize = 1024;
-const CHANGES_EACH: usize = 4;
-const MOST_REMOVED: usize = 100;
 /// How long a scheduler hangs at most until its process ends: twice the longest step with a call to
 /// an extender, by the slowest clock, and the pause between two looks of the watchdog.
 const LONGEST_HANG: Duration = Duration::from_secs(90);
@@ -90,6 +83,7 @@ pub struct World {
     backed_up: Duration,
     disks: Disks,
     table_memory: usize,
+    has_groups: bool,
     features: Features,
     sabotage: Option<Sabotage>,
     zero: Instant,
@@ -109,6 +103,8 @@ struct Slot {
     /// How long the process has hung without a break, and whether it ever has.
     hung: Duration,
     has_hung: bool,
+    /// How long the process has run while nothing disturbed it.
+    calm: Duration,
     /// Whether the process has got SIGTERM.
     is_terminated: bool,
     rate: f64,
@@ -175,6 +171,7 @@ impl World {
             backed_up: Duration::ZERO,
             disks: Disks::new(plan.has_extender, sabotage)?,
             table_memory: plan.table_memory,
+            has_groups: plan.has_groups,
             features: plan.features(sabotage),
             sabotage,
             zero,
@@ -463,6 +460,7 @@ impl World {
         };
         (slot.machine, slot.process) = (Some(machine), process);
         (slot.hung, slot.has_hung, slot.is_terminated) = (Duration::ZERO, false, false);
+        slot.calm = Duration::ZERO;
         if let Some(machine) = &mut slot.machine {
             machine.set_rate(slot.rate);
         }
@@ -522,6 +520,9 @@ impl World {
         let longest = std::mem::take(&mut machine.longest_turn);
         let slice_took = std::mem::take(&mut machine.longest_slice);
         let mut checker = self.checker.lock();
+        if thread == Thread::Runs && checker.is_calm() {
+            slot.calm += slice;
+        }
         checker.trace.greatest("longest tasks of a slice, µs of work", slice_took.as_micros() as u64);
         checker.trace.greatest("longest turn, µs of work", longest.as_micros() as u64);
         for (what, took) in [("a turn", longest), ("tasks of a slice", slice_took)] {
@@ -548,44 +549,6 @@ impl World {
             self.kill(index);
         }
     }
-
-    /// What a scheduler has more of than its bounds allow.
-    pub fn surplus(&self, stats: &Stats) -> Vec<String> {
-        let objects = stats.nodes + stats.pods + MOST_REMOVED;
-        let bounds = [
-            ("bytes of evaluation tables", stats.tables.bytes, self.table_memory),
-            ("changes in the log", stats.changes, FEW_CHANGES.max(CHANGES_EACH * objects)),
-        ];
-        let above = bounds.iter().filter(|(_, size, most)| size > most);
-        above.map(|(what, size, most)| format!("{size} {what}, {most} at most")).collect()
-    }
-
-    /// Looks at the state of all parts from time to time.
-    fn look(&mut self) {
-        if self.now >= self.checked + CHECK_PERIOD {
-            self.checked = self.now;
-            self.checker.lock().check_gangs();
-            let mut found = Vec::new();
-            for (process, owner) in self.owners() {
-                let scheduler = owner.scheduler();
-                let what = scheduler.inconsistencies().into_iter().chain(self.surplus(&scheduler.stats()));
-                found.extend(what.map(|what| format!("{process}: {what}")));
-            }
-            let mut checker = self.checker.lock();
-            checker.trace.count("checks of inner consistency", 1);
-            found.into_iter().for_each(|what| checker.fail(what));
-            drop(checker);
-            let owners = owners(&self.machines).map(|(process, owner)| (process, owner.scheduler()));
-            self.retained.see(owners);
-        }
-        if self.now >= self.backed_up + BACKUP_PERIOD {
-            self.backed_up = self.now;
-            self.backups.push(self.server.backup());
-            if self.backups.len() > BACKUPS {
-                self.backups.remove(0);
-            }
-        }
-    }
 }
 
 fn owners(machines: &[Slot; MACHINES]) -> impl Iterator<Item = (&Arc<str>, &Owner)> {
@@ -597,22 +560,6 @@ fn owners(machines: &[Slot; MACHINES]) -> impl Iterator<Item = (&Arc<str>, &Owne
 mod tests {
     use super::*;
     use crate::trace::Trace;
-
-    #[test]
-    fn tables_and_the_log_of_changes_have_limits() {
-        let plan = Plan { table_memory: 1000, ..Plan::new(1, Duration::ZERO, &[]) };
-        let world = World::new(&plan, || InvariantChecker::new(Trace::new(false)), None).unwrap();
-        let mut stats = Stats { changes: FEW_CHANGES, ..Stats::default() };
-        stats.tables.bytes = 1000;
-        assert!(world.surplus(&stats).is_empty());
-        stats.tables.bytes += 1;
-        assert_eq!(world.surplus(&stats), ["1001 bytes of evaluation tables, 1000 at most"]);
-        stats = Stats { changes: FEW_CHANGES + 1, ..Stats::default() };
-        assert_eq!(world.surplus(&stats), ["1025 changes in the log, 1024 at most"]);
-        // Many pods and nodes allow for more.
-        stats.pods = FEW_CHANGES;
-        assert!(world.surplus(&stats).is_empty());
-    }
 
     #[test]
     fn end_of_a_fault_ends_no_other_of_its_kind() {

@@ -7,7 +7,7 @@ use tokio::time::advance;
 use super::*;
 
 /// Runs a test in true time that the test advances.
-fn in_true_time(test: impl AsyncFnOnce(&mut InvariantChecker)) {
+pub(super) fn in_true_time(test: impl AsyncFnOnce(&mut InvariantChecker)) {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let checker = InvariantChecker::new(Trace::new(false));
@@ -16,7 +16,7 @@ fn in_true_time(test: impl AsyncFnOnce(&mut InvariantChecker)) {
     });
 }
 
-fn sender(process: &str, sent: u64) -> Sender {
+pub(super) fn sender(process: &str, sent: u64) -> Sender {
     Sender { machine: 0, process: process.into(), sent: Duration::from_secs(sent) }
 }
 

@@ -5,10 +5,11 @@ use supercargo_apiserver::sim::{
 };
 
 use super::*;
-use crate::api::RESOURCE_CLAIMS;
+use crate::api::{EXTENDED_RESOURCES, RESOURCE_CLAIMS};
 
 const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
 const TAINT_RULES: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
+const CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// The devices of nodes, in turn. Ten need two slices.
 const DEVICES: [u64; 8] = [2, 10, 0, 1, 2, 0, 0, 1];
@@ -17,6 +18,9 @@ const DEVICES_OF_PROBES: u64 = 6;
 /// The templates of claims. The first needs any device, and the last ones special devices.
 const CLAIM_TEMPLATES: [&str; 9] =
     ["one", "two", "many-or-one", "high", "part", "parts", "shared", "worn", "slow"];
+
+/// How much of the resource some nodes have without devices.
+const SERVED: &str = "2";
 
 /// What deletion of everything deletes of devices.
 pub(super) const PATHS: [&str; 2] = [TAINT_RULES, RESOURCE_CLAIMS];
@@ -80,6 +84,18 @@ fn with_claims(entries: Value) -> Value {
     json!({ "resourceClaims": entries })
 }
 
+/// Adds a request for a resource to a container.
+fn request(container: &mut Value, resource: &str, count: u32) {
+    for amounts in ["requests", "limits"] {
+        container["resources"][amounts][resource] = count.to_string().into();
+    }
+}
+
+/// The resources of a node, of which some have that of the class without devices.
+pub(super) fn served(node: u64) -> Option<(&'static str, &'static str)> {
+    (node % 8 == 2).then_some((EXTENDED_RESOURCES[0], SERVED))
+}
+
 fn by_template(template: &str) -> Value {
     with_claims(json!([{ "name": "device", "resourceClaimTemplateName": template }]))
 }
@@ -93,8 +109,21 @@ impl Workload {
         }
     }
 
+    /// The class of the driver's devices, which would create it without the name of a resource.
+    pub(super) async fn add_class(&mut self) {
+        let selector = json!({ "cel": { "expression": format!("device.driver == '{DEVICE_DRIVER}'") } });
+        let class = json!({
+            "metadata": { "name": DEVICE_DRIVER },
+            "spec": { "selectors": [selector], "extendedResourceName": EXTENDED_RESOURCES[0] },
+        });
+        self.post(CLASSES, class).await;
+    }
+
     /// Changes something about devices.
     pub(super) async fn act_on_devices(&mut self) {
+        if self.has_extended_resources && self.random.u32(..3) == 0 {
+            return self.add_pods_with_extended_resource().await;
+        }
         match self.random.u32(..20) {
             0..6 => self.add_pod_with_device().await,
             6..9 => self.add_job_with_devices().await,
@@ -131,6 +160,42 @@ impl Workload {
         special["resourceClaims"] = by_template(CLAIM_TEMPLATES[0])["resourceClaims"].take();
         self.post(PODS, pod(&name, special, 1)).await;
         format!("{PODS}/{name}")
+    }
+
+    /// A pod with a device for an extended resource, of the tainted node. It must meet no fault: as
+    /// upstream, a pod whose claim was left without an allocation waits for the flush once that is
+    /// deleted.
+    pub(super) async fn add_extended_probe(&mut self) -> Vec<String> {
+        if !self.has_extended_resources {
+            return Vec::new();
+        }
+        let name = self.name("extended-probe");
+        let mut probe = pod(&name, self.on_probe_node("urgent"), 1);
+        request(&mut probe["spec"]["containers"][0], EXTENDED_RESOURCES[0], 1);
+        self.post(PODS, probe).await;
+        vec![format!("{PODS}/{name}")]
+    }
+
+    /// Pods that request the resource of the class: one, with a claim of its own or an init
+    /// container, or those of a job.
+    async fn add_pods_with_extended_resource(&mut self) {
+        let name = self.name("extended");
+        let resource = EXTENDED_RESOURCES[self.random.usize(..EXTENDED_RESOURCES.len())];
+        let (how, count) = (self.random.u32(..8), self.random.u32(1..3));
+        if how < 3 {
+            let mut job = job(&name, self.random.u64(2..6), json!({ "restartPolicy": "Never" }));
+            request(&mut job["spec"]["template"]["spec"]["containers"][0], resource, count);
+            return self.add(JOBS, job).await;
+        }
+        let special = if how == 3 { by_template(CLAIM_TEMPLATES[0]) } else { json!({}) };
+        let mut pod = pod(&name, special, ORDINARY);
+        request(&mut pod["spec"]["containers"][0], resource, count);
+        if how == 4 {
+            let mut init = json!({ "name": "init", "image": "init" });
+            request(&mut init, resource, 1);
+            pod["spec"]["initContainers"] = json!([init]);
+        }
+        self.add(PODS, pod).await;
     }
 
     fn template(&mut self) -> &'static str {

@@ -1,7 +1,7 @@
 //! Groups of pods: gangs that fit or not, gangs in one zone, and trees of gangs.
 
 use super::*;
-use crate::api::{COMPOSITES, POD_GROUPS};
+use crate::api::{COMPOSITES, MEMBERS, POD_GROUPS};
 
 /// The kind of members of which a node holds two.
 const LARGE: u64 = CONTENDER;
@@ -195,7 +195,7 @@ impl Workload {
 
     /// Any pod of a group.
     async fn member(&mut self) -> Option<Value> {
-        let mut members = list(&self.server, &format!("{PODS}?labelSelector={MEMBER}%3Dyes")).await;
+        let mut members = list(&self.server, MEMBERS).await;
         if members.is_empty() {
             return None;
         }

@@ -10,7 +10,9 @@ impl Kubelets {
     /// Whether each claim of a pod has an allocation and is reserved for the pod. Otherwise its
     /// containers do not start, and the kubelet tries again.
     pub(super) fn can_prepare(&self, pod: &Value) -> bool {
+        let extended = text(&pod["status"]["extendedResourceClaimStatus"], "resourceClaimName");
         list(&pod["spec"], "resourceClaims").iter().all(|entry| self.is_ready(pod, entry))
+            && (extended.is_empty() || self.is_usable(pod, extended))
     }
 
     fn is_ready(&self, pod: &Value, entry: &Value) -> bool {
@@ -24,6 +26,10 @@ impl Kubelets {
                 name => name,
             },
         };
+        self.is_usable(pod, name)
+    }
+
+    fn is_usable(&self, pod: &Value, name: &str) -> bool {
         let Some(kind) = &self.claim_kind else { return true };
         let Some(claim) = self.objects.get(kind, text_at(pod, "/metadata/namespace"), name) else {
             return false;

@@ -285,3 +285,22 @@ async fn devices_that_must_be_prepared_get_ready_or_fail() {
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_does_not_run_before_the_claim_for_its_extended_resources() {
+    let world = World::new();
+    world.client.create("/api/v1/nodes", &json!({"metadata": {"name": "n0"}})).await;
+    let mut bound = pod("p");
+    (bound["spec"]["nodeName"], bound["spec"]["resourceClaims"]) = ("n0".into(), Value::Null);
+    let created = world.client.create(PODS, &bound).await;
+    let mapping = json!({"containerName": "main", "resourceName": "example.com/gpu", "requestName": "one"});
+    let status = json!({"resourceClaimName": "extended", "requestMappings": [mapping]});
+    let path = format!("{PODS}/p/status");
+    world.patch(&path, json!({"status": {"extendedResourceClaimStatus": status}})).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let phase = world.client.get(&format!("{PODS}/p")).await.1["status"]["phase"].clone();
+    assert_eq!(phase, "Pending");
+    world.client.create(CLAIMS, &json!({"metadata": {"name": "extended"}, "spec": spec()})).await;
+    world.allocate("extended", &created).await;
+    world.until(PODS, "p", |pod| pod["status"]["phase"] == "Running").await;
+}

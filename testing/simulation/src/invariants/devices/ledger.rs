@@ -1,17 +1,23 @@
 //! Adds up what claims have of counters and shared devices.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 use supercargo_framework::quantity;
 
 use super::{id, is_dedicated, results};
-use crate::api::text;
+use crate::api::{name, text};
 
-/// The devices of drivers, and the rules that taint them.
-pub(super) struct Ledger {
-    slices: Vec<Value>,
-    rules: Vec<Value>,
+/// The devices of drivers.
+pub(super) struct Ledger<'a> {
+    /// The specs of slices, by driver and pool.
+    pools: BTreeMap<&'a str, BTreeMap<&'a str, Vec<&'a Value>>>,
+}
+
+/// What a claim has of a device.
+struct Use<'a> {
+    claim: &'a str,
+    result: &'a Value,
 }
 
 fn items<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
@@ -26,22 +32,25 @@ fn amounts(object: &Value) -> impl Iterator<Item = (&String, i64)> {
     object.as_object().into_iter().flatten().map(move |(name, value)| (name, amount(value)))
 }
 
-impl Ledger {
-    pub(super) fn new(slices: Vec<Value>, rules: Vec<Value>) -> Self {
-        Self { slices, rules }
+impl<'a> Ledger<'a> {
+    pub(super) fn new(slices: impl Iterator<Item = &'a Value>) -> Self {
+        let mut pools = BTreeMap::<_, BTreeMap<_, Vec<_>>>::new();
+        for spec in slices.map(|slice| &slice["spec"]) {
+            let of_driver = pools.entry(text(spec, "/driver")).or_default();
+            of_driver.entry(text(spec, "/pool/name")).or_default().push(spec);
+        }
+        Self { pools }
     }
 
-    fn slices_of(&self, driver: &str, pool: &str) -> impl Iterator<Item = &Value> {
-        self.slices
-            .iter()
-            .map(|slice| &slice["spec"])
-            .filter(move |spec| spec["driver"] == driver && spec["pool"]["name"] == pool)
+    fn slices_of(&self, driver: &str, pool: &str) -> &[&'a Value] {
+        let pools = self.pools.get(driver);
+        pools.and_then(|pools| pools.get(pool)).map_or(&[], Vec::as_slice)
     }
 
     /// `None` if its driver has withdrawn it.
-    fn device(&self, [driver, pool, name]: [&str; 3]) -> Option<&Value> {
-        let found = self.slices_of(driver, pool).flat_map(|spec| items(spec, "devices"));
-        found.into_iter().find(|device| device["name"] == name)
+    fn device(&self, [driver, pool, name]: [&str; 3]) -> Option<&'a Value> {
+        let mut found = self.slices_of(driver, pool).iter().flat_map(|spec| items(spec, "devices"));
+        found.find(|device| device["name"] == name)
     }
 
     /// How many devices of a claim are special.
@@ -52,66 +61,93 @@ impl Ledger {
         devices.filter(|device| FIELDS.iter().any(|field| !device[*field].is_null())).count() as u64
     }
 
-    /// What is wrong with the devices of a new claim beside these others.
-    pub(super) fn faults(&self, new: &Value, others: &[&Value]) -> Vec<String> {
-        let all: Vec<&Value> = others.iter().copied().chain([new]).flat_map(results).collect();
-        let own: BTreeSet<[&str; 3]> = results(new).map(id).collect();
-        let pools: BTreeSet<[&str; 2]> = own.iter().map(|[driver, pool, _]| [*driver, *pool]).collect();
-        let mut faults: Vec<String> =
-            pools.into_iter().flat_map(|pool| self.overdrawn_counters(pool, &all)).collect();
-        faults.extend(own.into_iter().filter_map(|device| self.overdrawn_device(device, &all)));
-        faults.extend(results(new).filter_map(|result| self.untolerated(result)));
+    /// Adds up all that these claims have. What is wrong has amounts, which may change while it is
+    /// the same fault.
+    pub(super) fn faults<'b>(&self, claims: impl Iterator<Item = &'b Value>) -> BTreeMap<String, String> {
+        let mut used = BTreeMap::<[&str; 2], BTreeMap<&str, Vec<Use<'_>>>>::new();
+        for claim in claims {
+            for result in results(claim).filter(|result| result["adminAccess"] != true) {
+                let [driver, pool, device] = id(result);
+                let of_device = used.entry([driver, pool]).or_default().entry(device).or_default();
+                of_device.push(Use { claim: name(claim), result });
+            }
+        }
+        let mut faults = BTreeMap::new();
+        for (pool, devices) in &used {
+            self.add_counters(*pool, devices, &mut faults);
+            for (device, uses) in devices.iter().filter(|(_, uses)| uses.len() > 1) {
+                self.add_device([pool[0], pool[1], device], uses, &mut faults);
+            }
+        }
         faults
     }
 
     /// The counters of a pool of which its devices in use take more than there is.
-    fn overdrawn_counters(&self, [driver, pool]: [&str; 2], all: &[&Value]) -> Vec<String> {
+    fn add_counters(
+        &self,
+        [driver, pool]: [&str; 2],
+        in_use: &BTreeMap<&str, Vec<Use<'_>>>,
+        faults: &mut BTreeMap<String, String>,
+    ) {
         // A shared device takes its counters once.
-        let ids = all.iter().filter(|result| result["adminAccess"] != true).map(|result| id(result));
-        let in_use: BTreeSet<[&str; 3]> = ids.filter(|[d, p, _]| (*d, *p) == (driver, pool)).collect();
-        let consumed =
-            in_use.into_iter().filter_map(|id| self.device(id)).flat_map(|it| items(it, "consumesCounters"));
+        let devices = in_use.keys().filter_map(|name| self.device([driver, pool, name]));
+        let consumed = devices.flat_map(|device| items(device, "consumesCounters"));
         let mut used = BTreeMap::<(&str, &str), i64>::new();
         for consumption in consumed {
             for (counter, amount) in amounts(&consumption["counters"]) {
                 *used.entry((text(consumption, "/counterSet"), counter)).or_default() += amount;
             }
         }
-        let sets = self.slices_of(driver, pool).flat_map(|spec| items(spec, "sharedCounters"));
-        let counters = sets.flat_map(|set| {
-            amounts(&set["counters"]).map(move |(counter, amount)| ((text(set, "/name"), &**counter), amount))
-        });
-        counters
-            .filter_map(|((set, counter), amount)| {
-                let used = used.get(&(set, counter)).copied().unwrap_or_default();
-                (used > amount)
-                    .then(|| format!("overdraws {set}/{counter} of pool {pool}: {used} of {amount}"))
-            })
-            .collect()
+        if used.is_empty() {
+            return;
+        }
+        for set in self.slices_of(driver, pool).iter().flat_map(|spec| items(spec, "sharedCounters")) {
+            let name = text(set, "/name");
+            for (counter, amount) in amounts(&set["counters"]) {
+                let used = used.get(&(name, counter)).copied().unwrap_or_default();
+                if used > amount {
+                    faults.insert(
+                        format!("overdraws {name}/{counter} of pool {pool}"),
+                        format!(": {used} of {amount}"),
+                    );
+                }
+            }
+        }
     }
 
-    /// Whether the shares of a device are more than it has, or somebody has it alone beside them.
-    fn overdrawn_device(&self, device: [&str; 3], all: &[&Value]) -> Option<String> {
-        let uses = || all.iter().filter(|result| id(result) == device && result["adminAccess"] != true);
-        let shares: Vec<_> = uses().filter(|result| !is_dedicated(result)).collect();
-        if !shares.is_empty() && shares.len() < uses().count() {
-            return Some(format!("shares {} with a claim that has it alone", device.join("/")));
+    /// Whether two claims have a device that is not shared, somebody has it alone beside shares, or
+    /// the shares are more than it has.
+    fn add_device(&self, device: [&str; 3], uses: &[Use<'_>], faults: &mut BTreeMap<String, String>) {
+        let path = || device.join("/");
+        let alone: Vec<&str> = uses.iter().filter(|it| is_dedicated(it.result)).map(|it| it.claim).collect();
+        for pair in alone.windows(2) {
+            let what = format!("claims {} and {} have device {}", pair[0], pair[1], path());
+            faults.insert(what, String::new());
         }
-        let mut used = BTreeMap::<&str, i64>::new();
-        for (name, amount) in shares.iter().flat_map(|share| amounts(&share["consumedCapacity"])) {
+        let shares: Vec<&Use<'_>> = uses.iter().filter(|it| !is_dedicated(it.result)).collect();
+        if !shares.is_empty() && shares.len() < uses.len() {
+            faults.insert(format!("shares {} with a claim that has it alone", path()), String::new());
+        }
+        let Some(capacity) =
+            self.device(device).map(|it| amounts(&it["capacity"]).collect::<BTreeMap<_, _>>())
+        else {
+            return;
+        };
+        let mut used = BTreeMap::<&String, i64>::new();
+        for (name, amount) in shares.iter().flat_map(|share| amounts(&share.result["consumedCapacity"])) {
             *used.entry(name).or_default() += amount;
         }
-        let capacity: BTreeMap<_, _> = amounts(&self.device(device)?["capacity"]).collect();
-        let is_over =
-            |(name, used): &(&str, i64)| capacity.get(&(*name).to_owned()).is_some_and(|it| used > it);
-        let (name, used) = used.into_iter().find(is_over)?;
-        Some(format!("overdraws {name} of {}: {used} of {}", device.join("/"), capacity[&name.to_owned()]))
+        for (name, used) in used {
+            if let Some(capacity) = capacity.get(name).filter(|capacity| used > **capacity) {
+                faults.insert(format!("overdraws {name} of {}", path()), format!(": {used} of {capacity}"));
+            }
+        }
     }
 
     /// A taint of an allocated device that its request does not tolerate.
-    fn untolerated(&self, result: &Value) -> Option<String> {
+    pub(super) fn untolerated(&self, result: &Value, rules: &[&Value]) -> Option<String> {
         let device = self.device(id(result))?;
-        let of_rules = self.rules.iter().map(|rule| &rule["spec"]).filter(|rule| selects(rule, id(result)));
+        let of_rules = rules.iter().map(|rule| &rule["spec"]).filter(|rule| selects(rule, id(result)));
         let taints = items(device, "taints").chain(of_rules.map(|rule| &rule["taint"]));
         let is_tolerated = |taint: &&Value| {
             taint["effect"] == "None" || items(result, "tolerations").any(|it| tolerates(it, taint))
@@ -140,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    fn ledger() -> Ledger {
+    fn slices() -> [Value; 2] {
         let used =
             |amount: &str| json!([{ "counterSet": "set", "counters": { "memory": { "value": amount } } }]);
         let spec = |content: Value| {
@@ -156,17 +192,16 @@ mod tests {
             { "name": "ruled" },
         ]);
         let counters = json!([{ "name": "set", "counters": { "memory": { "value": "40Gi" } } }]);
-        let rule = json!({ "spec": {
-            "deviceSelector": { "device": "ruled" }, "taint": { "key": "broken", "effect": "NoExecute" },
-        } });
-        let slices = vec![spec(json!({ "devices": devices })), spec(json!({ "sharedCounters": counters }))];
-        Ledger::new(slices, vec![rule])
+        [spec(json!({ "devices": devices })), spec(json!({ "sharedCounters": counters }))]
     }
 
     fn claim(device: &str, more: Value) -> Value {
         let mut result = json!({ "driver": "d", "pool": "p", "device": device });
         result.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        json!({ "status": { "allocation": { "devices": { "results": [result] } } } })
+        json!({
+            "metadata": { "name": device },
+            "status": { "allocation": { "devices": { "results": [result] } } },
+        })
     }
 
     fn share(memory: &str) -> Value {
@@ -174,35 +209,61 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(new: &Value, others: &[&Value], expected: &[&str]) {
-        assert_eq!(ledger().faults(new, others), expected);
+    fn check(claims: &[&Value], expected: &[&str]) {
+        let slices = slices();
+        let faults = Ledger::new(slices.iter()).faults(claims.iter().copied());
+        let faults: Vec<String> = faults.into_iter().map(|(what, amounts)| what + &amounts).collect();
+        assert_eq!(faults, expected);
+    }
+
+    #[test]
+    fn no_two_claims_have_one_device() {
+        let one = claim("ruled", json!({}));
+        check(&[&one, &claim("ruled", json!({ "adminAccess": true }))], &[]);
+        check(&[&one, &one], &["claims ruled and ruled have device d/p/ruled"]);
+        // Its driver may have withdrawn it.
+        let gone = claim("gone", json!({}));
+        check(&[&gone, &one, &gone], &["claims gone and gone have device d/p/gone"]);
     }
 
     #[test]
     fn counters_are_not_overdrawn() {
         let [half, whole] = ["half", "whole"].map(|device| claim(device, json!({})));
-        check(&whole, &[], &[]);
-        check(&whole, &[&half], &["overdraws set/memory of pool p: 64424509440 of 42949672960"]);
-        check(&claim("whole", json!({ "adminAccess": true })), &[&half], &[]);
+        check(&[&whole], &[]);
+        check(&[&half, &whole], &["overdraws set/memory of pool p: 64424509440 of 42949672960"]);
+        check(&[&half, &claim("whole", json!({ "adminAccess": true }))], &[]);
         // A shared device takes its counters once.
         let share = |id: &str| claim("whole", json!({ "shareID": id }));
-        check(&share("1"), &[&share("2")], &[]);
+        check(&[&share("2"), &share("1")], &[]);
     }
 
     #[test]
     fn capacity_is_not_overdrawn() {
-        check(&share("3Gi"), &[&share("1Gi")], &[]);
-        check(&share("3Gi"), &[&share("2Gi")], &["overdraws memory of d/p/shared: 5368709120 of 4294967296"]);
+        check(&[&share("1Gi"), &share("3Gi")], &[]);
+        check(&[&share("2Gi"), &share("3Gi")], &["overdraws memory of d/p/shared: 5368709120 of 4294967296"]);
         let alone = claim("shared", json!({}));
-        check(&share("1Gi"), &[&alone], &["shares d/p/shared with a claim that has it alone"]);
+        check(&[&alone, &share("1Gi")], &["shares d/p/shared with a claim that has it alone"]);
     }
 
     #[test]
     fn taints_are_tolerated() {
+        let slices = slices();
+        let rule = json!({ "spec": {
+            "deviceSelector": { "device": "ruled" }, "taint": { "key": "broken", "effect": "NoExecute" },
+        } });
+        let untolerated = |device: &str, more: Value| {
+            let claim = claim(device, more);
+            let result = results(&claim).next().unwrap();
+            Ledger::new(slices.iter()).untolerated(result, &[&rule]).unwrap_or_default()
+        };
         let tolerating = |key: &str| json!({ "tolerations": [{ "key": key, "operator": "Exists" }] });
-        check(&claim("worn", tolerating("worn")), &[], &[]);
-        check(&claim("worn", json!({})), &[], &["does not tolerate the taint worn of d/p/worn"]);
-        check(&claim("ruled", tolerating("worn")), &[], &["does not tolerate the taint broken of d/p/ruled"]);
-        check(&claim("ruled", json!({ "tolerations": [{ "operator": "Exists" }] })), &[], &[]);
+        let any = json!({ "tolerations": [{ "operator": "Exists" }] });
+        assert_eq!(untolerated("worn", tolerating("worn")), "");
+        assert_eq!(untolerated("worn", json!({})), "does not tolerate the taint worn of d/p/worn");
+        assert_eq!(
+            untolerated("ruled", tolerating("worn")),
+            "does not tolerate the taint broken of d/p/ruled"
+        );
+        assert_eq!(untolerated("ruled", any), "");
     }
 }
