@@ -56,6 +56,7 @@ COPY crates/config/Cargo.toml crates/config/
 COPY crates/devices/Cargo.toml crates/devices/
 COPY crates/evaluation/Cargo.toml crates/evaluation/
 COPY crates/framework/Cargo.toml crates/framework/
+COPY crates/go-regex/Cargo.toml crates/go-regex/
 COPY crates/informer/Cargo.toml crates/informer/
 COPY crates/owner/Cargo.toml crates/owner/
 COPY crates/page/Cargo.toml crates/page/
@@ -86,6 +87,7 @@ COPY crates/config/src crates/config/src
 COPY crates/devices/src crates/devices/src
 COPY crates/evaluation/src crates/evaluation/src
 COPY crates/framework/src crates/framework/src
+COPY crates/go-regex/src crates/go-regex/src
 COPY crates/informer/src crates/informer/src
 COPY crates/owner/src crates/owner/src
 COPY crates/page/src crates/page/src

@@ -12,7 +12,7 @@ use xtask::workspace::{Workspace, items, shipped_packages, text};
 
 /// The direct dependencies of the pure crates, tests excluded. A new line here is a decision.
 const PURE: &[(&str, &[&str])] = &[
-    ("supercargo-cel", &["regex", "smallvec"]),
+    ("supercargo-cel", &["smallvec", "supercargo-go-regex"]),
     (
         "supercargo-devices",
         &["rustc-hash", "serde_json", "smallvec", "supercargo-cel", "supercargo-framework", "thiserror"],
@@ -35,6 +35,7 @@ const PURE: &[(&str, &[&str])] = &[
         "supercargo-framework",
         &["bitflags", "rustc-hash", "serde", "serde_json", "serde_path_to_error", "smallvec", "thiserror"],
     ),
+    ("supercargo-go-regex", &["regex"]),
     // The data of the page knows nothing of the scheduler.
     ("supercargo-page", &["serde", "serde_json"]),
     (
@@ -161,15 +162,19 @@ const IMPURE: &[&str] = &[
 const OURS: &[(&str, &[&str])] = &[
     ("kube-informers", &[]),
     ("supercargo-apiserver", &[]),
-    ("supercargo-cel", &[]),
+    ("supercargo-cel", &["go-regex"]),
     ("supercargo-client", &["codec", "framework"]),
     ("supercargo-codec", &["framework"]),
-    ("supercargo-config", &["cel", "devices", "dynamic-resources", "framework", "plugins", "volume-plugins"]),
+    (
+        "supercargo-config",
+        &["cel", "devices", "dynamic-resources", "framework", "go-regex", "plugins", "volume-plugins"],
+    ),
     ("supercargo-controlplane", &[]),
-    ("supercargo-devices", &["cel", "framework"]),
-    ("supercargo-dynamic-resources", &["cel", "devices", "framework"]),
+    ("supercargo-devices", &["cel", "framework", "go-regex"]),
+    ("supercargo-dynamic-resources", &["cel", "devices", "framework", "go-regex"]),
     ("supercargo-evaluation", &["framework", "queue", "runtime"]),
     ("supercargo-framework", &[]),
+    ("supercargo-go-regex", &[]),
     (
         "supercargo-owner",
         &[
@@ -181,6 +186,7 @@ const OURS: &[(&str, &[&str])] = &[
             "dynamic-resources",
             "evaluation",
             "framework",
+            "go-regex",
             "plugins",
             "queue",
             "runtime",
@@ -189,11 +195,14 @@ const OURS: &[(&str, &[&str])] = &[
         ],
     ),
     ("supercargo-page", &[]),
-    ("supercargo-plugins", &["cel", "devices", "dynamic-resources", "framework", "volume-plugins"]),
+    (
+        "supercargo-plugins",
+        &["cel", "devices", "dynamic-resources", "framework", "go-regex", "volume-plugins"],
+    ),
     ("supercargo-queue", &["framework", "runtime"]),
     (
         "supercargo-report",
-        &["cel", "devices", "evaluation", "framework", "page", "queue", "runtime", "scheduler"],
+        &["cel", "devices", "evaluation", "framework", "go-regex", "page", "queue", "runtime", "scheduler"],
     ),
     ("supercargo-runtime", &["framework"]),
     ("supercargo-scheduler", &["evaluation", "framework", "queue", "runtime"]),
@@ -207,6 +216,7 @@ const OURS: &[(&str, &[&str])] = &[
             "devices",
             "dynamic-resources",
             "framework",
+            "go-regex",
             "plugins",
             "runtime",
             "telemetry",

@@ -57,7 +57,6 @@ mod eval_failure;
 mod format_string;
 mod functions;
 mod go_float;
-mod go_regex;
 mod gofmt;
 mod lexer;
 mod literals;

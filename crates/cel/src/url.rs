@@ -18,7 +18,7 @@ pub(crate) struct Url {
     pub(crate) path: String,
     /// Encoded.
     query: String,
-    /// The whole of it, by which it is compared and printed.
+    /// The whole of it: for comparisons, and to print it.
     pub(crate) text: String,
 }
 

@@ -436,7 +436,7 @@ impl SchedulingQueue {
         change: &Change,
         pre_check: PreCheck,
     ) -> Vec<(u64, QueueingStrategy)> {
-        // With the members whom it may help; `None` stands for all.
+        // Each with the members to ask hints about; `None` stands for all.
         let mut concerned: BTreeMap<u64, Option<Vec<&Turn>>> = BTreeMap::new();
         for (rejection, sequences) in self.unschedulable.entities.by_rejection() {
             let reach = self.hints.reach(rejection, event, change);

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use regex::Regex;
+use supercargo_go_regex::{self as go_regex, Regex};
 
 use super::Binding;
 use super::code::Code;
 use super::text::text;
 use crate::eval_failure::{EvalFailure, Steps};
-use crate::go_regex;
 use crate::value::{Outcome, Value};
 
 /// A regular expression.

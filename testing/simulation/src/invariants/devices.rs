@@ -106,8 +106,8 @@ impl InvariantChecker {
         has_allocation(&ask(server, Method::GET, path.trim_end_matches("/status"), None).await.1)
     }
 
-    /// Adds up what all claims have after each write of a claim, whoever wrote it. The last write
-    /// may be that of a scheduler, to this claim, which had no devices before.
+    /// Adds up what all claims have after each write of a claim by anyone. The last write may be that
+    /// of a scheduler, to this claim, which had no devices before.
     pub fn add_up_claims(&mut self, server: &ApiServer, new: Option<(&Sender, &str)>) {
         let version = server.resource_version();
         if self.devices.version == version {
@@ -237,8 +237,7 @@ impl InvariantChecker {
         }
     }
 
-    /// A pod that has just been bound has a device for each extended resource that its node does not
-    /// have.
+    /// A pod that has just been bound has a device for each extended resource that its node lacks.
     pub(super) async fn check_extended_resources(
         checker: &Mutex<Self>,
         server: &ApiServer,
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_added_up_whoever_wrote_them() {
+    fn claims_are_added_up_after_writes_of_anyone() {
         in_true_time(async |checker| {
             let server = ApiServer::new(Settings::default());
             allocate(&server, "one", "a").await;
@@ -334,7 +333,7 @@ mod tests {
             checker.add_up_claims(&server, None);
             let expected = "after a change of third: claims one and third have device example.com/p/a";
             assert_eq!(checker.failures, [expected]);
-            // Each fault is told once.
+            // Each fault is reported once.
             allocate(&server, "fourth", "c").await;
             checker.add_up_claims(&server, None);
             assert_eq!(checker.failures.len(), 1);

@@ -58,8 +58,8 @@ impl Mirror {
             if let Some(mut event) = self.events.pop_front() {
                 return Some(self.apply(text(&event, "/type") == "DELETED", event["object"].take()));
             }
-            // The runtime may have had enough of this task, and a connection yields before it breaks:
-            // neither must look like silence.
+            // The runtime may have had enough of this task, and a connection yields before it
+            // breaks: neither must look like silence.
             let watch = self.watch.as_mut()?;
             let frame = (0..2).find_map(|_| unconstrained(watch.frame()).now_or_never())?;
             match frame.map(|frame| frame.map(http_body::Frame::into_data)) {

@@ -1,4 +1,5 @@
-//! Regular expressions in Go's syntax (RE2), for a machine with another one.
+//! Regular expressions in Go's syntax (RE2), for the machine of the crate `regex`, which has another
+//! one.
 //!
 //! The text is read as Go reads it, so that what is wrong in it is reported in Go's words, and
 //! written again in the other syntax. Expressions that grow too large are not handled, and reported
@@ -8,16 +9,17 @@ mod unicode;
 
 use std::fmt::Write as _;
 
-use regex::{Regex, RegexBuilder};
+pub use regex::Regex;
+use regex::RegexBuilder;
 
 /// Go's limit of repetitions.
 const MAX_REPEAT: u32 = 1_000;
 /// The size of a compiled expression, in bytes.
-pub(crate) const MAX_SIZE: usize = 1 << 20;
+pub const MAX_SIZE: usize = 1 << 20;
 
 /// Why an expression cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RegexError {
+pub enum RegexError {
     /// Go's error.
     Invalid(String),
     /// Go accepts it, and this crate does not.
@@ -25,16 +27,16 @@ pub(crate) enum RegexError {
 }
 
 /// An expression in the machine's syntax.
-pub(crate) struct Translated {
+pub struct Translated {
     text: String,
     /// How often it repeats a part of it, at most.
-    pub(crate) repeats: u32,
+    pub repeats: u32,
     /// The characters for which the machine looks for other cases, one by one.
-    pub(crate) folded: u64,
+    pub folded: u64,
 }
 
 /// Translates an expression.
-pub(crate) fn translate(pattern: &str) -> Result<Translated, RegexError> {
+pub fn translate(pattern: &str) -> Result<Translated, RegexError> {
     let mut translator = Translator {
         chars: pattern.chars().collect(),
         at: 0,
@@ -54,7 +56,7 @@ pub(crate) fn translate(pattern: &str) -> Result<Translated, RegexError> {
 
 impl Translated {
     /// Compiles the expression.
-    pub(crate) fn compile(&self) -> Result<Regex, RegexError> {
+    pub fn compile(&self) -> Result<Regex, RegexError> {
         RegexBuilder::new(&self.text)
             .size_limit(MAX_SIZE)
             .nest_limit(250)

@@ -25,7 +25,7 @@ const SCRIPTS: &str = "Adlam Ahom Arabic Armenian Avestan Balinese Bamum Batak B
      Yi";
 
 /// A class by its name, in the machine's syntax. Nothing if Go does not know the name.
-pub(super) fn class(name: &str, is_negated: bool) -> Option<String> {
+pub(crate) fn class(name: &str, is_negated: bool) -> Option<String> {
     let (name, is_negated) = match name.strip_prefix('^') {
         Some(name) => (name, !is_negated),
         None => (name, is_negated),
