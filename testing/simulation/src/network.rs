@@ -417,9 +417,8 @@ impl Network {
     fn spoil_frame(&self, frame: Frame) -> Frame {
         match self.sabotage {
             Some(Sabotage::SharedUid) => self.with_shared_uid(frame),
-            Some(Sabotage::HiddenTaints) => without_field(frame, "ResourceSlice", "taints"),
-            Some(Sabotage::HiddenCounters) => without_field(frame, "ResourceSlice", "consumesCounters"),
-            Some(Sabotage::HiddenShares) => without_field(frame, "ResourceClaim", "consumedCapacity"),
+            Some(Sabotage::HiddenTaints) => without_field_of_devices(frame, "taints"),
+            Some(Sabotage::HiddenCounters) => without_field_of_devices(frame, "consumesCounters"),
             _ => frame,
         }
     }
@@ -508,10 +507,10 @@ fn is_uid(text: &[u8]) -> bool {
     })
 }
 
-/// Objects of a kind in which a field has a name that nobody knows; other frames as they are.
-fn without_field(frame: Frame, kind: &str, field: &str) -> Frame {
+/// ResourceSlices in which a field has a name that nobody knows; other frames as they are.
+fn without_field_of_devices(frame: Frame, field: &str) -> Frame {
     let text = frame.data_ref().and_then(|data| std::str::from_utf8(data).ok());
-    match text.filter(|text| text.contains(&format!("\"kind\":\"{kind}"))) {
+    match text.filter(|text| text.contains(r#""kind":"ResourceSlice"#)) {
         Some(text) => Frame::data(text.replace(&format!("\"{field}\":"), r#""hidden":"#).into()),
         None => frame,
     }

@@ -79,8 +79,6 @@ pub enum Sabotage {
     KeptAllocation,
     /// Claims are not reserved for the pods that get them.
     LostReservation,
-    /// Lists and watches show shares of devices as if they took nothing.
-    HiddenShares,
     /// A pod does not learn which claim has the devices for its extended resources.
     LostMapping,
     /// Claims for extended resources are not deleted.
@@ -130,7 +128,6 @@ impl Sabotage {
             Self::Leak => "queued pods, 0 expected",
             Self::HiddenTaints => "does not tolerate the taint",
             Self::HiddenCounters => "overdraws chip/",
-            Self::HiddenShares => "overdraws memory of",
             Self::LostMapping => "devices for its extended resources",
             Self::KeptClaim => "is left, and its pod uses",
             Self::SharedUid => "in an attempt",

@@ -34,6 +34,18 @@ fn two_runs_of_a_seed_have_the_same_trace() {
 }
 
 #[test]
+fn claims_and_binds_of_gangs_are_checked_in_a_seed_that_has_them() {
+    let output = simulate("--seed 5 --minutes 1");
+    assert!(output.status.success(), "{}", text(&output.stdout));
+    for check in ["sums of all claims", "checks of gangs at a bind"] {
+        let line = text(&output.stdout).lines().find(|line| line.ends_with(check)).map(str::to_owned);
+        let count = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        // Nine members come after the faults.
+        assert!(count.is_some_and(|count| count >= 9), "{check}: {}", text(&output.stdout));
+    }
+}
+
+#[test]
 fn each_day_has_seeds_of_its_own() {
     let output = simulate("--from today --seeds 0");
     assert!(output.status.success(), "{}", text(&output.stderr));

@@ -277,8 +277,12 @@ impl Claims {
             }
         }
         let owner = owning_pod(&claim).filter(|_| is_unused && !object.deleting);
-        let pod = owner.and_then(|(pod, uid)| Some((self.objects.get(&self.pod_kind, namespace, pod)?, uid)));
-        if pod.is_some_and(|(pod, uid)| &*pod.uid != uid || is_done(&pod)) {
+        // It may have gone before its claim came, which the garbage collector would notice.
+        let is_gone = |(pod, uid): (&str, &str)| {
+            let pod = self.objects.get(&self.pod_kind, namespace, pod);
+            pod.is_none_or(|pod| &*pod.uid != uid || is_done(&pod))
+        };
+        if owner.is_some_and(is_gone) {
             self.objects.delete(&self.claim_kind, &identity, None)?;
         }
         Ok(())

@@ -106,8 +106,8 @@ impl InvariantChecker {
         has_allocation(&ask(server, Method::GET, path.trim_end_matches("/status"), None).await.1)
     }
 
-    /// Adds up what all claims have after each write of a claim by anyone. The last write may be that
-    /// of a scheduler, to this claim, which had no devices before.
+    /// Adds up what all claims have after each write of a claim, also of a controller or a driver.
+    /// The last write may be that of a scheduler, to this claim, which had no devices before.
     pub fn add_up_claims(&mut self, server: &ApiServer, new: Option<(&Sender, &str)>) {
         let version = server.resource_version();
         if self.devices.version == version {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_added_up_after_writes_of_anyone() {
+    fn claims_are_added_up_after_each_write() {
         in_true_time(async |checker| {
             let server = ApiServer::new(Settings::default());
             allocate(&server, "one", "a").await;
@@ -333,7 +333,7 @@ mod tests {
             checker.add_up_claims(&server, None);
             let expected = "after a change of third: claims one and third have device example.com/p/a";
             assert_eq!(checker.failures, [expected]);
-            // Each fault is reported once.
+            // No fault counts twice.
             allocate(&server, "fourth", "c").await;
             checker.add_up_claims(&server, None);
             assert_eq!(checker.failures.len(), 1);

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::admission::Load;
 use super::pod_status::{self, PodAddresses};
 use super::{Action, Kubelets, Pod, Script, Stage, Uid};
-use crate::json::{flag, int, list, text_at};
+use crate::json::{flag, int, list, present, text_at};
 use crate::object::StoredObject;
 use crate::rest::Part;
 use crate::sim::objects::Identity;
@@ -50,7 +50,8 @@ impl Kubelets {
             node: node.into(),
             stage: Stage::Waiting,
             script: Script::of(&value, self.options.run_time),
-            has_claims: !list(&value["spec"], "resourceClaims").is_empty(),
+            has_claims: !list(&value["spec"], "resourceClaims").is_empty()
+                || present(&value["status"], "extendedResourceClaimStatus").is_some(),
             written: object.version(),
             stops: false,
             load: None,

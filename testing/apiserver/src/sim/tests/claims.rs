@@ -287,20 +287,31 @@ async fn devices_that_must_be_prepared_get_ready_or_fail() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_does_not_run_before_the_claim_for_its_extended_resources() {
+async fn a_pod_starts_once_the_claim_for_its_extended_resources_is_reserved() {
     let world = World::new();
-    world.client.create("/api/v1/nodes", &json!({"metadata": {"name": "n0"}})).await;
-    let mut bound = pod("p");
-    (bound["spec"]["nodeName"], bound["spec"]["resourceClaims"]) = ("n0".into(), Value::Null);
-    let created = world.client.create(PODS, &bound).await;
+    world.node("n0").await;
+    let mut plain = pod("p");
+    plain["spec"]["resourceClaims"] = Value::Null;
+    let created = world.client.create(PODS, &plain).await;
     let mapping = json!({"containerName": "main", "resourceName": "example.com/gpu", "requestName": "one"});
     let status = json!({"resourceClaimName": "extended", "requestMappings": [mapping]});
     let path = format!("{PODS}/p/status");
     world.patch(&path, json!({"status": {"extendedResourceClaimStatus": status}})).await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let phase = world.client.get(&format!("{PODS}/p")).await.1["status"]["phase"].clone();
-    assert_eq!(phase, "Pending");
+    world.bind("p", "n0").await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let waiting = world.client.get(&format!("{PODS}/p")).await.1;
+    assert_eq!(waiting["status"]["phase"], "Pending", "there is no such claim");
     world.client.create(CLAIMS, &json!({"metadata": {"name": "extended"}, "spec": spec()})).await;
     world.allocate("extended", &created).await;
-    world.until(PODS, "p", |pod| pod["status"]["phase"] == "Running").await;
+    world.until_phase("p", "Running").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_pod_was_gone_before_it_is_deleted() {
+    let world = World::new();
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "gone", "controller": true});
+    let claim = json!({"metadata": {"name": "late", "ownerReferences": [owner]}, "spec": spec()});
+    world.client.create(CLAIMS, &claim).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(world.list(CLAIMS).await.is_empty());
 }
