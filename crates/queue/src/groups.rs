@@ -189,6 +189,12 @@ impl Groups {
         self.known.insert(pod.uid.clone(), (entry.clone(), turn));
     }
 
+    fn insert_all(&mut self, entry: &Uid, members: Vec<QueuedPod>) {
+        for member in members {
+            self.insert(entry, member);
+        }
+    }
+
     /// Takes a member out of its queued group. The group's entry must not be in a queue if the
     /// member does not come back.
     fn remove(&mut self, uid: &Uid) -> Option<QueuedPod> {
@@ -308,7 +314,7 @@ impl SchedulingQueue {
             return members.into_iter().for_each(|member| popped.pending.push(member));
         }
         if let Some(taken) = self.take_group(&entry) {
-            members.into_iter().for_each(|member| self.groups.insert(&entry, member));
+            self.groups.insert_all(&entry, members);
             return self.put_back(cx, taken, &UNSCHEDULED_POD_ADD);
         }
         let priority = cx.objects.forest().spec(root).map_or(0, |spec| spec.priority);
@@ -316,7 +322,7 @@ impl SchedulingQueue {
         let oldest = members.iter().map(|member| member.timestamp).min().unwrap_or(first.timestamp);
         let mut queued = QueuedPod::new(stand_in, first.profile, oldest);
         queued.group = Some(root.kind);
-        members.into_iter().for_each(|member| self.groups.insert(&entry, member));
+        self.groups.insert_all(&entry, members);
         self.move_to_active(cx, queued, EntryReason::new(&UNSCHEDULED_POD_ADD), false);
     }
 
@@ -451,7 +457,9 @@ impl SchedulingQueue {
             for (entry, turn) in reach.claims.iter().flat_map(|claim| self.groups.with_claim(claim)) {
                 let turns = sequence_of(entry)
                     .and_then(|it| concerned.entry(it).or_insert(Some(Vec::new())).as_mut());
-                turns.into_iter().for_each(|turns| turns.push(&**turn));
+                if let Some(turns) = turns {
+                    turns.push(&**turn);
+                }
             }
             // Gangs that wait for pods: a new pod concerns one of them.
             let roots = reach.groups.iter().filter_map(|key| cx.objects.forest().root_of(key));
@@ -517,8 +525,7 @@ impl SchedulingQueue {
         }
         let comes_back = popped.pending.iter().any(|member| popped.members.contains(member.uid()));
         let pods = popped.pending.len();
-        let pending = popped.pending.take_all();
-        pending.into_iter().for_each(|member| self.groups.insert(&popped.entry, member));
+        self.groups.insert_all(&popped.entry, popped.pending.take_all());
         match outcome {
             GroupOutcome::Scheduled => (entry.unschedulable_count, entry.consecutive_errors) = (0, 0),
             GroupOutcome::Rejected => {

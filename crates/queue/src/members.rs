@@ -174,7 +174,9 @@ impl Members {
 impl Index {
     fn of(members: &BTreeMap<Arc<Turn>, QueuedPod>) -> Self {
         let mut index = Self::default();
-        members.iter().for_each(|(turn, member)| index.add(turn, member));
+        for (turn, member) in members {
+            index.add(turn, member);
+        }
         index
     }
 
