@@ -20,7 +20,7 @@ impl Observer for LogObserver {
             Observation::Hint { plugin, hint, .. } => tracing::trace!(%plugin, hint, "hint"),
             Observation::PermitWaited { result, waited } => tracing::debug!(result, ?waited, "permit"),
             Observation::Preempting { victims, .. } => {
-                tracing::debug!(victims = victims.pods.len(), "preempting")
+                tracing::debug!(victims = victims.pods.len(), "preempting");
             }
             Observation::PluginFailed { plugin, point } => {
                 tracing::debug!(plugin, point = point.as_str(), "plugin failed");
