@@ -1,5 +1,4 @@
-//! Regular expressions in Go's syntax (RE2), for the machine of the crate `regex`, which has another
-//! one.
+//! Regular expressions in Go's syntax (RE2), for the crate `regex`, which has another one.
 //!
 //! The text is read as Go reads it, so that what is wrong in it is reported in Go's words, and
 //! written again in the other syntax. Expressions that grow too large are not handled, and reported
