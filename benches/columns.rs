@@ -8,7 +8,7 @@ use supercargo_framework::caching::{Caching, Uncached};
 use supercargo_framework::objects::Objects;
 use supercargo_framework::plugin::{ExtensionPoints, FilterPlugin, PreFilter, ScorePlugin};
 use supercargo_framework::testing::{node, pod};
-use supercargo_framework::{Context, CycleState, Features, NodeInfo, Nodes, Now, PodInfo, WaitingPods};
+use supercargo_framework::{Context, CycleState, Features, NodeInfo, Nodes, PodInfo};
 
 /// Nodes of 4 CPUs and 32 GiB in three zones, each with a pod like the one to place.
 fn cluster(count: usize) -> Nodes {
@@ -42,7 +42,7 @@ struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     fn new(nodes: &'a Nodes, objects: &'a Objects) -> Self {
-        let cx = Context::new(nodes, objects, WaitingPods::NONE, Now::default());
+        let cx = Context::at_rest(nodes, objects);
         let (pod, mut state) = (basic_pod("new"), CycleState::new());
         let (mut filters, mut scores) = (Vec::new(), Vec::new());
         for plugin in supercargo_plugins::DEFAULT_PLUGINS {

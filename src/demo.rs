@@ -49,21 +49,13 @@ use server::Server;
 use supercargo_client::api::Api;
 use supercargo_config::flags::MiscOptions;
 use supercargo_config::{Catalog, Config};
-use supercargo_framework::features::Feature;
+use supercargo_framework::features::{Feature, Features};
 use supercargo_serving::Loopback;
 use supercargo_telemetry::logs::LogSink;
 use text::count;
 use view::Header;
 use watch::Shared;
 
-/// The feature gates for groups. The API server of the demo has them on.
-const GROUPS: [Feature; 5] = [
-    Feature::GenericWorkload,
-    Feature::TopologyAwareWorkloadScheduling,
-    Feature::CompositePodGroup,
-    Feature::PodGroupPreemptionPolicy,
-    Feature::DRAWorkloadResourceClaims,
-];
 /// Time between two pictures.
 const FRAME: Duration = Duration::from_millis(50);
 /// The demo ends when no pod is undecided and nothing has changed for this long. Longer than the
@@ -79,7 +71,9 @@ pub async fn demo(options: DemoOptions, catalog: &Catalog, logs: &LogSink) -> Re
     if io::stdout().is_terminal() {
         stop_on_hangup(&stop)?;
     }
-    let features = GROUPS.iter().fold(catalog.features.clone(), |features, gate| features.with(*gate, true));
+    // The API server of the demo has them on.
+    let with_gate = |features: Features, gate| features.with(gate, true);
+    let features = Feature::OF_GROUPS.into_iter().fold(catalog.features.clone(), with_gate);
     let catalog = catalog.clone().with_features(features);
     let mut config = Config::load_or_default(options.config.as_deref(), &catalog)?;
     // The demo has a single scheduler.

@@ -4,7 +4,7 @@ use proptest::test_runner::TestCaseError;
 use proptest::{prop_assert, prop_assert_eq};
 use supercargo_framework::objects::Objects;
 use supercargo_framework::plugin::PreFilter;
-use supercargo_framework::{Context, CycleState, NodeInfo, Now, PodInfo, Status, WaitingPods};
+use supercargo_framework::{Context, CycleState, NodeInfo, PodInfo, Status};
 
 use supercargo_framework::testing::{Driver, node_info, nodes};
 
@@ -46,7 +46,7 @@ pub(crate) fn check(
 ) -> Result<(), TestCaseError> {
     let mut infos = with_distinct_uids(&infos);
     let cluster = nodes(infos.clone());
-    let cx = Context::new(&cluster, objects, WaitingPods::NONE, Now::default());
+    let cx = Context::at_rest(&cluster, objects);
     let plugin = driver.points.pre_filter.as_ref().expect("the plugin implements PreFilter");
     let extensions = plugin.extensions().expect("the plugin implements PreFilterExtensions");
     let mut original = CycleState::new();

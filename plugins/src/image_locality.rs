@@ -118,7 +118,6 @@ mod tests {
     use supercargo_framework::context::Read;
     use supercargo_framework::objects::Objects;
     use supercargo_framework::testing::{node, node_info, nodes, pod};
-    use supercargo_framework::{Now, WaitingPods};
 
     use super::*;
     use crate::testing::driver;
@@ -157,7 +156,7 @@ mod tests {
             node_info(node("b").build(), []),
         ]);
         let (objects, state) = (Objects::default(), CycleState::new());
-        let cx = Context::new(&cluster, &objects, WaitingPods::NONE, Now::default()).tracking();
+        let cx = Context::at_rest(&cluster, &objects).tracking();
         let pod = pod("p").image("app:1").build();
         let reads_of = |name: &str| {
             let node = cluster.get(name).expect("the node is there");

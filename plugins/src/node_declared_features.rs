@@ -143,7 +143,7 @@ impl Caching for NodeDeclaredFeatures {
 mod tests {
     use supercargo_framework::objects::Objects;
     use supercargo_framework::testing::{self, node, node_added, node_info, node_updated, pod, pod_updated};
-    use supercargo_framework::{CycleState, NodeRecord, Nodes, Now, WaitingPods};
+    use supercargo_framework::{CycleState, NodeRecord, Nodes};
 
     use super::*;
     use crate::testing::driver;
@@ -224,7 +224,7 @@ mod tests {
         assert!(driver.events().is_empty());
         let node = node_info(declaring(&[]), []);
         let (nodes, objects) = (Nodes::default(), Objects::default());
-        let cx = Context::new(&nodes, &objects, WaitingPods::NONE, Now::default());
+        let cx = Context::at_rest(&nodes, &objects);
         let filter = driver.points.filter.as_ref().expect("it filters");
         assert!(filter.filter(&cx, &CycleState::new(), &pod, &node).is_success());
     }

@@ -12,6 +12,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 use supercargo_apiserver::{ApiServer, Endpoint, Listen, Settings};
 use supercargo_controlplane::{ControlPlane, Options, assets_or_skip};
+use supercargo_framework::features::Feature;
 use tokio::runtime::{Builder, Runtime};
 
 /// The timeout of a response on a busy machine.
@@ -83,15 +84,6 @@ pub(super) struct Pair {
     _endpoint: Endpoint,
 }
 
-/// kube-apiserver's feature gates of gang scheduling.
-const GATES: [&str; 5] = [
-    "GenericWorkload",
-    "TopologyAwareWorkloadScheduling",
-    "CompositePodGroup",
-    "PodGroupPreemptionPolicy",
-    "DRAWorkloadResourceClaims",
-];
-
 /// How to start the real control plane.
 fn options(pod_groups: bool) -> Options {
     if !pod_groups {
@@ -99,7 +91,7 @@ fn options(pod_groups: bool) -> Options {
     }
     let config = "--runtime-config=scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true";
     Options {
-        feature_gates: GATES.map(|gate| format!("{gate}=true")).to_vec(),
+        feature_gates: Feature::OF_GROUPS.map(|gate| format!("{}=true", gate.name())).to_vec(),
         apiserver_args: vec![config.to_owned()],
         ..Options::default()
     }

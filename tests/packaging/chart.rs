@@ -112,20 +112,11 @@ fn chart_turns_on_all_gates_for_groups() {
     let gates: FeatureGates = given.iter().map(|gates| gates.parse::<FeatureGates>().unwrap()).collect();
     let features = gates.apply(Version::CURRENT).unwrap();
     let off: Vec<&str> =
-        GROUPS.iter().filter(|gate| !features.enabled(**gate)).map(|gate| gate.name()).collect();
+        Feature::OF_GROUPS.iter().filter(|gate| !features.enabled(**gate)).map(|gate| gate.name()).collect();
     assert!(off.is_empty(), "{given:?} leave off {off:?}");
     let refused = render("supercargo", &with(json!(["GangScheduling"]))).unwrap().unwrap_err();
     assert!(refused.contains("featureGates"), "{refused}");
 }
-
-/// The gates for groups.
-const GROUPS: [Feature; 5] = [
-    Feature::GenericWorkload,
-    Feature::TopologyAwareWorkloadScheduling,
-    Feature::CompositePodGroup,
-    Feature::PodGroupPreemptionPolicy,
-    Feature::DRAWorkloadResourceClaims,
-];
 
 /// The fields of an object that select or name other objects.
 fn selectors(value: &Value) -> Vec<&Value> {

@@ -111,17 +111,25 @@ pub(crate) fn quote_bytes(bytes: &[u8]) -> String {
     out
 }
 
+/// The escape sequence of two characters for a character within quotes, if there is one.
+pub(crate) const fn short_escape(c: char) -> Option<&'static str> {
+    Some(match c {
+        '"' => "\\\"",
+        '\\' => "\\\\",
+        '\u{7}' => "\\a",
+        '\u{8}' => "\\b",
+        '\u{c}' => "\\f",
+        '\n' => "\\n",
+        '\r' => "\\r",
+        '\t' => "\\t",
+        '\u{b}' => "\\v",
+        _ => return None,
+    })
+}
+
 fn quote_char(c: char, out: &mut String) {
     match c {
-        '"' => out.push_str("\\\""),
-        '\\' => out.push_str("\\\\"),
-        '\u{7}' => out.push_str("\\a"),
-        '\u{8}' => out.push_str("\\b"),
-        '\u{c}' => out.push_str("\\f"),
-        '\n' => out.push_str("\\n"),
-        '\r' => out.push_str("\\r"),
-        '\t' => out.push_str("\\t"),
-        '\u{b}' => out.push_str("\\v"),
+        c if let Some(escape) = short_escape(c) => out.push_str(escape),
         c if is_printable(c) => out.push(c),
         c => {
             let code = c as u32;

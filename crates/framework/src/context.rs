@@ -232,6 +232,11 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
+    /// A view of a scheduler that holds no pods, at time 0: for calls that read neither.
+    pub fn at_rest(nodes: &'a Nodes, objects: &'a Objects) -> Self {
+        Self::new(nodes, objects, WaitingPods::NONE, Now::default())
+    }
+
     /// A view of the scheduler's state that does not record reads.
     pub fn new(nodes: &'a Nodes, objects: &'a Objects, waiting: &'a WaitingPods, now: Now) -> Self {
         let (reads, commands, claims) = Default::default();
@@ -471,7 +476,7 @@ mod tests {
         let resource = resources::PERSISTENT_VOLUME;
         objects.insert(object(&resource, "disk", Body::PersistentVolume(PersistentVolume::default())).into());
         let nodes = Nodes::default();
-        let cx = Context::new(&nodes, &objects, WaitingPods::NONE, Now::default());
+        let cx = Context::at_rest(&nodes, &objects);
         let pod = named("p", vec![claim("a"), VolumeSource::AzureFile, VolumeSource::Ephemeral]);
         let [first, second] = [cx.claims_of(&pod), cx.claims_of(&pod)];
         assert!(Arc::ptr_eq(&first, &second));
@@ -489,7 +494,7 @@ mod tests {
     #[test]
     fn reads_are_recorded_once_including_misses() {
         let (nodes, objects) = (Nodes::default(), Objects::default());
-        let cx = Context::new(&nodes, &objects, WaitingPods::NONE, Now::default()).tracking();
+        let cx = Context::at_rest(&nodes, &objects).tracking();
         let class = Text::from("storage.k8s.io/StorageClass");
         assert!(cx.object(&class, "fast").is_none());
         assert!(cx.object(&class, "fast").is_none());

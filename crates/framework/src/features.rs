@@ -215,6 +215,15 @@ impl Features {
 }
 
 impl Feature {
+    /// The gates for groups. The others need the first.
+    pub const OF_GROUPS: [Self; 5] = [
+        Self::GenericWorkload,
+        Self::TopologyAwareWorkloadScheduling,
+        Self::CompositePodGroup,
+        Self::PodGroupPreemptionPolicy,
+        Self::DRAWorkloadResourceClaims,
+    ];
+
     /// The gate's state in a version.
     pub fn gate(self, version: Version) -> Gate {
         self.states()[usize::from(version.minor - 34)]

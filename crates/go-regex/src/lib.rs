@@ -321,14 +321,15 @@ impl Translator {
         Ok(())
     }
 
+    /// The character after the backslash that is next.
+    fn after_backslash(&self) -> Result<char, RegexError> {
+        let text = "error parsing regexp: trailing backslash at end of expression: ``";
+        self.chars.get(self.at + 1).copied().ok_or_else(|| RegexError::Invalid(text.into()))
+    }
+
     /// An escape outside a class; whether it is something to repeat.
     fn escape(&mut self) -> Result<bool, RegexError> {
-        let start = self.at;
-        let Some(c) = self.chars.get(start + 1).copied() else {
-            return Err(RegexError::Invalid(
-                "error parsing regexp: trailing backslash at end of expression: ``".into(),
-            ));
-        };
+        let c = self.after_backslash()?;
         let simple = match c {
             'A' => Some("\\A"),
             'z' => Some("\\z"),
@@ -388,11 +389,7 @@ impl Translator {
     /// The character of an escape, in or outside a class.
     fn escaped_char(&mut self) -> Result<char, RegexError> {
         let start = self.at;
-        let Some(c) = self.chars.get(start + 1).copied() else {
-            return Err(RegexError::Invalid(
-                "error parsing regexp: trailing backslash at end of expression: ``".into(),
-            ));
-        };
+        let c = self.after_backslash()?;
         self.at += 2;
         let value = match c {
             'a' => '\u{7}',

@@ -119,6 +119,11 @@ impl Groups {
         self.queued.iter()
     }
 
+    /// Whether a queued member names a claim.
+    pub(crate) fn has_claims(&self) -> bool {
+        !self.by_claim.is_empty()
+    }
+
     /// The members that name a claim, each with its entry.
     fn with_claim(&self, claim: &str) -> impl Iterator<Item = &(Uid, Arc<Turn>)> {
         self.by_claim.get(claim).into_iter().flatten()

@@ -68,8 +68,10 @@ impl SchedulingQueue {
         pre_check: PreCheck,
     ) {
         if self.hints.interested(event) {
-            for claim in self.hints.claims(event, change) {
-                self.groups.forget_answers(claim);
+            if self.groups.has_claims() {
+                for claim in self.hints.claims(event, change) {
+                    self.groups.forget_answers(claim);
+                }
             }
             let pods = self.movable(cx, event, change, pre_check);
             #[cfg(test)]

@@ -343,9 +343,9 @@ impl Touched {
 
 #[cfg(test)]
 mod tests {
+    use supercargo_framework::Nodes;
     use supercargo_framework::objects::{Body, ClaimAllocation};
     use supercargo_framework::testing::object;
-    use supercargo_framework::{Nodes, Now, WaitingPods};
 
     use super::*;
 
@@ -358,7 +358,7 @@ mod tests {
         let claim = ResourceClaim { allocation, ..ResourceClaim::default() };
         objects.insert(object(&resources::RESOURCE_CLAIM, "default/c", Body::ResourceClaim(claim)).into());
         let mut devices = Devices::new(Features::default(), true);
-        devices.follow(&Context::new(&Nodes::default(), &objects, WaitingPods::NONE, Now::default()));
+        devices.follow(&Context::at_rest(&Nodes::default(), &objects));
         assert_eq!(devices.inconsistencies(&objects), [""; 0]);
 
         devices.followed.as_mut().unwrap().taken.allocated.remove(&results, true);

@@ -11,9 +11,7 @@ use supercargo_framework::testing::{
     NodeBuilder, PodBuilder, node, node_added, node_info, node_updated, nodes, object, pod, pod_deleted,
     pod_updated,
 };
-use supercargo_framework::{
-    Code, Context, CycleState, LabelSelector, Labels, NodeInfo, Nodes, Now, Status, WaitingPods,
-};
+use supercargo_framework::{Code, Context, CycleState, LabelSelector, Labels, NodeInfo, Nodes, Status};
 
 use super::*;
 use crate::testing::{driver, driver_with_args};
@@ -536,7 +534,7 @@ fn signatures_change_with_the_epoch_of_keys() {
 fn filter_and_score_without_state_fail() {
     let points = from_args(&Value::Null, &Features::default()).unwrap().extension_points();
     let (cluster, none) = (Nodes::default(), Objects::default());
-    let cx = Context::new(&cluster, &none, WaitingPods::NONE, Now::default());
+    let cx = Context::at_rest(&cluster, &none);
     let (state, pod, info) = (CycleState::new(), app("a").build(), node_info(node("n").build(), []));
     let status = points.filter.map(|filter| filter.filter(&cx, &state, &pod, &info));
     let message = "error reading \"PreFilterInterPodAffinity\" from cycleState: not found";

@@ -4,7 +4,6 @@ use supercargo_framework::requests::PodRequests;
 use supercargo_framework::testing::{
     Driver, NodeBuilder, PodBuilder, node, node_added, node_info, node_updated, pod, pod_deleted, pod_updated,
 };
-use supercargo_framework::{Now, WaitingPods};
 
 use super::*;
 use crate::testing::{driver, driver_with_args, driver_with_features};
@@ -172,7 +171,7 @@ fn ignored_extended_resources_are_not_filtered() {
 #[test]
 fn reasons_are_allocated_once_per_pod() {
     let (nodes, objects) = Default::default();
-    let cx = Context::new(&nodes, &objects, WaitingPods::NONE, Now::default());
+    let cx = Context::at_rest(&nodes, &objects);
     let points = driver(NAME).points.clone();
     let (pre_filter, filter) = (points.pre_filter.unwrap(), points.filter.unwrap());
     let new = pod("p").request("example.com/fpga", "1").build();
@@ -373,11 +372,7 @@ fn the_state_counts_with_its_texts() {
         let (objects, nodes) =
             (supercargo_framework::testing::objects([]), supercargo_framework::testing::nodes([]));
         let mut state = CycleState::new();
-        pre_filter.pre_filter(
-            &Context::new(&nodes, &objects, WaitingPods::NONE, Now::default()),
-            &mut state,
-            &pod.build(),
-        );
+        pre_filter.pre_filter(&Context::at_rest(&nodes, &objects), &mut state, &pod.build());
         caching.state_bytes(&state)
     };
     let each = "Insufficient example.com/r0000".len();

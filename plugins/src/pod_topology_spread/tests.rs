@@ -13,8 +13,8 @@ use supercargo_framework::testing::{
     pod_deleted, pod_updated,
 };
 use supercargo_framework::{
-    Code, Context, CycleState, LabelSelector, Labels, NodeInfo, NodeRecord, Nodes, Now, OwnerRef, Status,
-    TaintEffect, Toleration, WaitingPods,
+    Code, Context, CycleState, LabelSelector, Labels, NodeInfo, NodeRecord, Nodes, OwnerRef, Status,
+    TaintEffect, Toleration,
 };
 
 use super::*;
@@ -165,7 +165,7 @@ fn dry_runs_count_terminating_pods_and_empty_selectors_match() {
     let leaving = web("x").terminating().build();
     let infos = [node_info(host("a", "z1").build(), [leaving.clone()]), holding(host("b", "z2"), 0)];
     let (cluster, none) = (nodes(infos.clone()), Objects::default());
-    let cx = Context::new(&cluster, &none, WaitingPods::NONE, Now::default());
+    let cx = Context::at_rest(&cluster, &none);
     let points = driver(NAME).points.clone();
     let (pre_filter, filter) = (points.pre_filter.unwrap(), points.filter.unwrap());
     let extensions = pre_filter.extensions().unwrap();
@@ -584,7 +584,7 @@ fn hints_consider_default_constraints() {
 fn filter_and_score_without_state_fail() {
     let points = from_args(&Value::Null, &Features::default()).unwrap().extension_points();
     let (cluster, none) = (Nodes::default(), Objects::default());
-    let cx = Context::new(&cluster, &none, WaitingPods::NONE, Now::default());
+    let cx = Context::at_rest(&cluster, &none);
     let state = CycleState::new();
     let info = holding(host("a", "z1"), 0);
     let status = points.filter.map(|filter| filter.filter(&cx, &state, &web("p").build(), &info));

@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 use supercargo_framework::objects::Objects;
 use supercargo_framework::testing::caching::{Columns, check_columns};
 use supercargo_framework::testing::{self, Driver, NodeBuilder, PodBuilder, node, pod};
-use supercargo_framework::{
-    Context, Feature, Features, NodeIndex, NodeInfo, Nodes, Now, PodInfo, TaintEffect, WaitingPods,
-};
+use supercargo_framework::{Context, Feature, Features, NodeIndex, NodeInfo, Nodes, PodInfo, TaintEffect};
 
 use crate::testing::driver_with_args;
 use crate::{DEFAULT_PLUGINS, registry};
@@ -161,7 +159,7 @@ fn drivers() -> Vec<(String, Driver)> {
 /// Compares the columns' answers of one plugin with those of single nodes.
 fn compare(driver: &testing::Driver, pod: &PodInfo, nodes: &Nodes) -> Result<Columns, TestCaseError> {
     let objects = Objects::default();
-    let cx = || Context::new(nodes, &objects, WaitingPods::NONE, Now::default()).tracking();
+    let cx = || Context::at_rest(nodes, &objects).tracking();
     check_columns(driver, cx, pod, nodes).map_err(|mismatch| TestCaseError::fail(mismatch.to_string()))
 }
 

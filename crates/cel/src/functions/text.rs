@@ -2,6 +2,7 @@
 
 use super::code::Code;
 use crate::eval_failure::{EvalFailure, Steps};
+use crate::gofmt::short_escape;
 use crate::value::{List, Outcome, Value};
 
 /// A text may not grow longer, in bytes. The cost limit ends most uses of such a text.
@@ -175,17 +176,9 @@ fn is_space(c: char) -> bool {
 fn quote(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
-        match c {
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            '\\' => out.push_str("\\\\"),
-            '"' => out.push_str("\\\""),
-            c => out.push(c),
+        match short_escape(c) {
+            Some(escape) => out.push_str(escape),
+            None => out.push(c),
         }
     }
     out.push('"');

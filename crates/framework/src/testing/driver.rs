@@ -18,8 +18,6 @@ use crate::pod::PodInfo;
 use crate::registry::Factory;
 use crate::signature::{Signature, Signer, Unsignable};
 use crate::status::{Code, Status};
-use crate::time::Now;
-use crate::waiting_pods::WaitingPods;
 
 /// Calls one plugin at its extension points, in the order and with the state of a scheduling cycle.
 ///
@@ -49,11 +47,7 @@ impl Driver {
     /// The result of PreFilter without any nodes.
     pub fn pre_filter(&self, pod: &PodInfo) -> PreFilter {
         let (nodes, objects) = (Nodes::default(), Objects::default());
-        self.run_pre_filter(
-            &Context::new(&nodes, &objects, WaitingPods::NONE, Now::default()),
-            &mut CycleState::new(),
-            pod,
-        )
+        self.run_pre_filter(&Context::at_rest(&nodes, &objects), &mut CycleState::new(), pod)
     }
 
     fn run_pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
@@ -64,12 +58,12 @@ impl Driver {
     /// The verdict on a node outside any cluster: PreFilter if the plugin has it, then Filter.
     pub fn filter(&self, pod: &PodInfo, node: &NodeInfo) -> Status {
         let (nodes, objects) = (Nodes::default(), Objects::default());
-        self.verdict(&Context::new(&nodes, &objects, WaitingPods::NONE, Now::default()), pod, node)
+        self.verdict(&Context::at_rest(&nodes, &objects), pod, node)
     }
 
     /// The verdict on every node of a cluster, in visiting order.
     pub fn verdicts(&self, pod: &PodInfo, nodes: &Nodes, objects: &Objects) -> Vec<Status> {
-        let cx = Context::new(nodes, objects, WaitingPods::NONE, Now::default());
+        let cx = Context::at_rest(nodes, objects);
         nodes.iter().map(|(_, node)| self.verdict(&cx, pod, node)).collect()
     }
 
@@ -104,7 +98,7 @@ impl Driver {
         nodes: &Nodes,
         objects: &Objects,
     ) -> Status {
-        let cx = Context::new(nodes, objects, WaitingPods::NONE, Now::default());
+        let cx = Context::at_rest(nodes, objects);
         let plugin = self.points.pre_score.as_ref();
         plugin.map_or_else(Status::success, |plugin| plugin.pre_score(&cx, state, pod, nodes.order()))
     }
@@ -159,7 +153,7 @@ impl Driver {
             return None;
         }
         let plugin = self.points.score.as_ref()?;
-        let cx = Context::new(nodes, objects, WaitingPods::NONE, Now::default());
+        let cx = Context::at_rest(nodes, objects);
         let score = |node| plugin.score(&cx, &state, pod, node).expect("Score succeeds");
         let scores = nodes.iter().map(|(_, node)| score(node)).collect();
         Some((scores, state))
@@ -220,7 +214,7 @@ impl Driver {
         objects: &Objects,
         signer: &mut Signer,
     ) -> Result<(), Unsignable> {
-        let cx = Context::new(nodes, objects, WaitingPods::NONE, Now::default());
+        let cx = Context::at_rest(nodes, objects);
         self.points.sign.as_ref().map_or(Ok(()), |plugin| plugin.sign(&cx, pod, signer))
     }
 }

@@ -20,7 +20,7 @@ use supercargo_framework::signature::Signer;
 use supercargo_framework::taint::TaintEffect;
 use supercargo_framework::testing::caching::{NODES, Step, replay};
 use supercargo_framework::testing::{node, pod};
-use supercargo_framework::{Context, CycleState, NodeInfo, NodeRecord, Nodes, Now, PodInfo, WaitingPods};
+use supercargo_framework::{Context, CycleState, NodeInfo, NodeRecord, Nodes, PodInfo};
 
 use super::*;
 use crate::testing::driver;
@@ -228,7 +228,7 @@ fn a_change_in_the_pool_of_a_node_alters_answers_about_this_node() {
     let (nodes, mut state, pod) = (Nodes::default(), CycleState::new(), pods().remove(0));
     let incremental = plugin.points.incremental.clone().unwrap();
     let mut changed = |objects: &Objects| {
-        let cx = Context::new(&nodes, objects, WaitingPods::NONE, Now::default());
+        let cx = Context::at_rest(&nodes, objects);
         if state.read::<crate::Found>().is_none() {
             plugin.points.pre_filter.as_ref().unwrap().pre_filter(&cx, &mut state, &pod);
         }

@@ -7,7 +7,7 @@ use supercargo_framework::objects::{EXTENDED_RESOURCE_CLAIM, Objects};
 use supercargo_framework::pod::{ExtendedResource, OwnerRef, RareSpec};
 use supercargo_framework::pod_claims::ExtendedRequest;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, node_info, nodes, objects, pod};
-use supercargo_framework::{Code, Context, CycleState, Features, Now, PodInfo, Timestamp, WaitingPods};
+use supercargo_framework::{Code, Context, CycleState, Features, PodInfo, Timestamp};
 
 use super::pre_bind::{Script, found, lines, now, refused, script};
 use super::*;
@@ -273,7 +273,7 @@ fn scores_forget_what_they_know_of_replaced_slices() {
     let (cluster, pod) = (nodes([node_info(node("n").build(), [])]), pod("p").request(GPU, "1").build());
     for _ in 0..200 {
         objects.insert(Arc::new(slice("s", &names, 1)));
-        let cx = Context::new(&cluster, &objects, WaitingPods::NONE, Now::default());
+        let cx = Context::at_rest(&cluster, &objects);
         let mut state = CycleState::new();
         scored.prepare(&cx, &mut state, &pod, [GPU].into_iter());
         let record = cx.nodes().get("n").unwrap().node();

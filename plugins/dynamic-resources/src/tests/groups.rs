@@ -5,9 +5,7 @@ use supercargo_framework::objects::{GroupSpec, Objects, PodGroup, Typed};
 use supercargo_framework::pod::OwnerRef;
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource, PodClaimStatus, PodClaimStatuses};
 use supercargo_framework::testing::{node, node_info, nodes, pod};
-use supercargo_framework::{
-    Command, Context, CycleState, Feature, Features, Now, PodInfo, QueueContext, WaitingPods,
-};
+use supercargo_framework::{Command, Context, CycleState, Feature, Features, PodInfo, QueueContext};
 
 use super::pre_bind::{bind_member, conflict, found, lines, script};
 use super::*;
@@ -58,7 +56,7 @@ fn of_group(group: &Arc<Object>, pod: &PodInfo) -> OfGroup {
     let mut objects = Objects::default();
     objects.insert(Arc::clone(group));
     let cluster = nodes([]);
-    OfGroup::new(&Context::new(&cluster, &objects, WaitingPods::NONE, Now::default()), pod).unwrap()
+    OfGroup::new(&Context::at_rest(&cluster, &objects), pod).unwrap()
 }
 
 #[test]
@@ -150,7 +148,7 @@ fn what_is_pending_is_given_back_once() {
         objects.insert(object.into());
     }
     let cluster = nodes([node_info(node("n").build(), [])]);
-    let cx = Context::new(&cluster, &objects, WaitingPods::NONE, Now::default());
+    let cx = Context::at_rest(&cluster, &objects);
     let (pod, mut state) = (member(&[by_name("one", "c"), by_name("two", "c")]), CycleState::new());
     let points = &plugin.points;
     points.pre_filter.as_ref().unwrap().pre_filter(&cx, &mut state, &pod);

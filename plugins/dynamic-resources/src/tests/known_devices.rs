@@ -9,7 +9,7 @@ use supercargo_framework::objects::{
 };
 use supercargo_framework::taint::TaintEffect;
 use supercargo_framework::testing::{node, object};
-use supercargo_framework::{Context, NodeRecord, Nodes, Now, WaitingPods};
+use supercargo_framework::{Context, NodeRecord, Nodes};
 
 use super::*;
 use crate::devices::Devices;
@@ -88,7 +88,7 @@ fn apply(objects: &mut Objects, change: &Change, version: u64) {
 /// How many devices are free on the node, and which comes first.
 fn free(devices: &mut Devices, objects: &Objects, node: &NodeRecord) -> String {
     let nodes = Nodes::default();
-    let cx = Context::new(&nodes, objects, WaitingPods::NONE, Now::default());
+    let cx = Context::at_rest(&nodes, objects);
     let wanted: Vec<Arc<Object>> =
         (0..3).map(|number| Arc::new(claim(&format!("new-{number}"), |_| {}))).collect();
     let found = (1..=wanted.len()).map(|count| {

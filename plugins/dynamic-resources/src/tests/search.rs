@@ -6,9 +6,7 @@ use supercargo_framework::pod::RareSpec;
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::testing::giants::Hostile;
 use supercargo_framework::testing::{Driver, node, node_info, nodes, pod};
-use supercargo_framework::{
-    Code, Context, CycleState, Feature, Features, Nodes, Now, PodInfo, Status, WaitingPods,
-};
+use supercargo_framework::{Code, Context, CycleState, Feature, Features, Nodes, PodInfo, Status};
 
 use super::*;
 use crate::testing::{driver_with_args, driver_with_features};
@@ -68,7 +66,7 @@ fn a_prioritized_list_needs_its_feature_gate() {
     let mut objects = Objects::default();
     objects.insert(list.into());
     let cluster = nodes([node_info(node("n").build(), [])]);
-    let cx = Context::new(&cluster, &objects, WaitingPods::NONE, Now::default());
+    let cx = Context::at_rest(&cluster, &objects);
     let features = Features::default().with(Feature::DRAPrioritizedList, false);
     let pre_filter = driver_with_features(&features).points.pre_filter.unwrap();
     let answer = pre_filter.pre_filter(&cx, &mut CycleState::new(), &pod_with_claim(1));
@@ -85,7 +83,7 @@ fn a_claim_under_many_names_is_looked_at_once_on_each_node() {
     let mut objects = Objects::default();
     objects.insert(claim("c", |claim| claim.allocation = Some(allocation)).into());
     let (nodes, mut state) = (Nodes::default(), CycleState::new());
-    let cx = Context::new(&nodes, &objects, WaitingPods::NONE, Now::default());
+    let cx = Context::at_rest(&nodes, &objects);
     let pre_filter = driver_with_args(json!({})).points.pre_filter.unwrap();
     pre_filter.pre_filter(&cx, &mut state, &pod_with_claim(10_000));
     let claims = crate::claims(&state).unwrap();
@@ -110,7 +108,7 @@ fn attempt(hostile: Hostile, plugin: &Driver, count: usize) -> Vec<Status> {
         objects.insert(object.into());
     }
     let cluster = nodes((0..count).map(|i| node_info(node(&format!("node-{i}")).build(), [])));
-    let cx = Context::new(&cluster, &objects, WaitingPods::NONE, Now::default());
+    let cx = Context::at_rest(&cluster, &objects);
     let (pod, mut state) = (hostile.pod("p"), CycleState::new());
     plugin.points.pre_filter.as_ref().unwrap().pre_filter(&cx, &mut state, &pod);
     let filter = plugin.points.filter.as_ref().unwrap();

@@ -1,11 +1,10 @@
-use supercargo_framework::Now;
+use supercargo_framework::Nodes;
 use supercargo_framework::objects::{Body, Object, Objects};
 use supercargo_framework::testing::{
     claim, claim_source, node, node_added, node_info, nodes, object, object_added, objects, pod, pod_deleted,
     with_claims, with_volumes,
 };
 use supercargo_framework::volume::VolumeSource;
-use supercargo_framework::{Nodes, WaitingPods};
 
 use super::*;
 use crate::testing::driver;
@@ -117,7 +116,7 @@ fn read_write_once_pod_claims_in_use_reject_every_node() {
 /// The state that PreFilter writes for a pod in a cluster.
 fn prepared(pod: &PodInfo, cluster: &Nodes, objects: &Objects) -> (PreFilter, CycleState) {
     let mut state = CycleState::new();
-    let cx = Context::new(cluster, objects, WaitingPods::NONE, Now::default());
+    let cx = Context::at_rest(cluster, objects);
     let answer = VolumeRestrictions.pre_filter(&cx, &mut state, pod);
     (answer, state)
 }
@@ -129,7 +128,7 @@ fn dry_runs_remove_and_restore_claim_users() {
     let cluster = nodes([node_info(node("a").build(), [holder.clone()])]);
     let (pod, empty) = (using("p", "default", &["own"]), node_info(node("a").build(), []));
     let (_, mut state) = prepared(&pod, &cluster, &objects);
-    let cx = Context::new(&cluster, &objects, WaitingPods::NONE, Now::default());
+    let cx = Context::at_rest(&cluster, &objects);
     let verdict = |state: &CycleState| VolumeRestrictions.filter(&cx, state, &pod, &empty);
     assert_eq!(verdict(&state), Status::unschedulable(IN_USE));
     assert!(VolumeRestrictions.remove_pod(&mut state, &pod, &holder, &empty).is_success());
@@ -161,7 +160,7 @@ fn pods_without_possible_conflict_skip_filter() {
 #[test]
 fn filter_without_pre_filter_fails() {
     let (nodes, objects) = (Nodes::default(), Objects::default());
-    let cx = Context::new(&nodes, &objects, WaitingPods::NONE, Now::default());
+    let cx = Context::at_rest(&nodes, &objects);
     let node = node_info(node("n").build(), []);
     assert_eq!(
         VolumeRestrictions.filter(&cx, &CycleState::new(), &using("p", "default", &["own"]), &node),

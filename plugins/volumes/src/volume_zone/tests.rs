@@ -126,12 +126,7 @@ fn ephemeral_volumes_are_ignored() {
 fn filter_without_pre_filter_computes_its_state() {
     let list = objects([claim("default/c", "", "v"), volume("v", &[(ZONE, "a")])]);
     let cluster = nodes([node_info(node("n").zone("b").build(), [])]);
-    let cx = Context::new(
-        &cluster,
-        &list,
-        supercargo_framework::WaitingPods::NONE,
-        supercargo_framework::Now::default(),
-    );
+    let cx = Context::at_rest(&cluster, &list);
     let node = cluster.get("n").expect("the node is there");
     assert_eq!(VolumeZone.filter(&cx, &CycleState::new(), &using(&["c"]), node), zone_conflict());
 }

@@ -19,8 +19,6 @@ use crate::pod::{PodInfo, Uid};
 use crate::signature::{Signature, Signer};
 use crate::status::{Code, Status};
 use crate::testing::Driver;
-use crate::time::Now;
-use crate::waiting_pods::WaitingPods;
 
 pub(super) struct History {
     driver: Driver,
@@ -173,7 +171,7 @@ impl History {
     }
 
     fn cx(&self) -> Context<'_> {
-        Context::new(&self.nodes, &self.objects, WaitingPods::NONE, Now::default()).tracking()
+        Context::at_rest(&self.nodes, &self.objects).tracking()
     }
 
     /// A table with the state that PreFilter and PreScore prepare now.

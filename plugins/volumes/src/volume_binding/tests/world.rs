@@ -14,8 +14,8 @@ use supercargo_framework::plugin::{ExtensionPoints, PreFilter};
 use supercargo_framework::raw_object::RawObject;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node_info, nodes, object, pod};
 use supercargo_framework::{
-    Command, Context, CycleState, Features, LabelSelector, Labels, NodeSelectorTerm, Nodes, Now, PodInfo,
-    Status, Volume, VolumeSource, WaitingPods,
+    Command, Context, CycleState, Features, LabelSelector, Labels, NodeSelectorTerm, Nodes, PodInfo, Status,
+    Volume, VolumeSource,
 };
 
 use super::super::from_args;
@@ -218,7 +218,7 @@ impl World {
     }
 
     pub(super) fn context(&self) -> Context<'_> {
-        Context::new(&self.nodes, &self.objects, WaitingPods::NONE, Now::default())
+        Context::at_rest(&self.nodes, &self.objects)
     }
 
     pub(super) fn pre_filter(&self, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
