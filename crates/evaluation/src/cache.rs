@@ -1,8 +1,6 @@
 //! The scheduler cache: nodes, and the bound and assumed pods on them.
 
-use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
@@ -10,6 +8,7 @@ use supercargo_framework::objects::Object;
 use supercargo_framework::{NodeIndex, NodeInfo, NodeRecord, Nodes, PodInfo, Uid};
 use thiserror::Error;
 
+use crate::cached_pods::{CachedPod, CachedPods};
 use crate::changes::{CacheChange, ChangeLog};
 use crate::node_tree::NodeTree;
 
@@ -28,47 +27,6 @@ pub enum CacheError {
     /// The node does not exist.
     #[error("node {0:?} is not in the cache")]
     UnknownNode(Arc<str>),
-}
-
-/// A pod in the cache. There is one for every pod of the cluster, so nothing that the pod itself
-/// has is repeated.
-#[derive(Clone, Debug)]
-struct CachedPod {
-    pod: Arc<PodInfo>,
-    /// The node of an assumed pod.
-    assumed_on: Option<Box<Arc<str>>>,
-}
-
-impl CachedPod {
-    /// The node that the pod is on.
-    fn node(&self) -> &Arc<str> {
-        let named = self.assumed_on.as_deref().or(self.pod.node_name.as_ref());
-        named.expect("a pod in the cache has a node or is assumed on one")
-    }
-
-    fn is_assumed(&self) -> bool {
-        self.assumed_on.is_some()
-    }
-}
-
-impl PartialEq for CachedPod {
-    fn eq(&self, other: &Self) -> bool {
-        self.pod.uid == other.pod.uid
-    }
-}
-
-impl Eq for CachedPod {}
-
-impl Hash for CachedPod {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.pod.uid.hash(state);
-    }
-}
-
-impl Borrow<Uid> for CachedPod {
-    fn borrow(&self) -> &Uid {
-        &self.pod.uid
-    }
 }
 
 /// A copy of the pod that has this node.
@@ -92,7 +50,7 @@ pub struct Cache {
     labels_version: u64,
     /// The names of the nodes in visiting order.
     visited: Vec<Arc<str>>,
-    pods: FxHashSet<CachedPod>,
+    pods: CachedPods,
     /// Pods on nodes that are not in the cache, by node name.
     /// Ordered, because anyone who creates pods chooses the names.
     absent_nodes: BTreeMap<Arc<str>, NodeInfo>,
@@ -204,7 +162,7 @@ impl Cache {
 
     /// Puts a pod on a node before the API server knows of it.
     pub fn assume(&mut self, pod: Arc<PodInfo>, node: Arc<str>) -> Result<(), CacheError> {
-        if self.pods.contains(&pod.uid) {
+        if self.pods.get(&pod.uid).is_some() {
             return Err(CacheError::AlreadyKnown(pod.uid.clone()));
         }
         self.place(pod, node, true, Notice::Taken);
@@ -356,7 +314,7 @@ impl Cache {
             }
             None => self.absent_nodes.entry(Arc::clone(&node)).or_default().add_pod(Arc::clone(&pod)),
         }
-        self.pods.insert(CachedPod { pod, assumed_on: assumed.then(|| Box::new(node)) });
+        self.pods.insert(if assumed { CachedPod::assumed(pod, node) } else { CachedPod::confirmed(pod) });
     }
 
     fn displace(&mut self, uid: &Uid, notice: Notice) -> Option<Arc<PodInfo>> {
@@ -384,7 +342,7 @@ impl Cache {
         for (_, info) in self.nodes.iter() {
             fresh.set_node(Arc::clone(info.node()));
         }
-        for cached in &self.pods {
+        for cached in self.pods.iter() {
             fresh.place(
                 Arc::clone(&cached.pod),
                 Arc::clone(cached.node()),

@@ -11,6 +11,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod cache;
+mod cached_pods;
 mod changes;
 pub mod cycle;
 pub mod extender;

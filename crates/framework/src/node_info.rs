@@ -99,6 +99,11 @@ impl NodeInfo {
         &self.used_ports
     }
 
+    /// The priorities of the pods, ascending.
+    pub fn priorities(&self) -> impl Iterator<Item = i32> {
+        self.by_priority.iter().map(|sums| sums.priority)
+    }
+
     /// The number of pods with a lower priority.
     pub fn pods_below(&self, priority: i32) -> usize {
         self.below(priority).map(|sums| sums.pods as usize).sum()

@@ -34,10 +34,10 @@ struct Image {
 /// All nodes with their pods: upstream's snapshot. Here the cache has one owner, so a cycle reads
 /// it in place.
 ///
-/// The scheduler's cache changes it; plugins only read.
+/// The scheduler's cache changes it; plugins only read. A copy shares each node until it changes.
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
-    slots: Vec<Option<NodeInfo>>,
+    slots: Vec<Option<Arc<NodeInfo>>>,
     free: Vec<NodeIndex>,
     by_name: FxHashMap<Arc<str>, NodeIndex>,
     order: Vec<NodeIndex>,
@@ -73,7 +73,7 @@ impl Nodes {
     /// # Panics
     /// If the node has been removed since the index was taken.
     pub fn at(&self, index: NodeIndex) -> &NodeInfo {
-        self.slots[index.0 as usize].as_ref().expect("an index taken from this table's order names a node")
+        self.slots[index.0 as usize].as_deref().expect("an index taken from this table's order names a node")
     }
 
     /// Whether the index has a node.
@@ -147,7 +147,7 @@ impl Nodes {
         });
         self.add_images(index, &info.node().images);
         self.add_label_keys(&info.node().labels);
-        self.slots[index.0 as usize] = Some(info);
+        self.slots[index.0 as usize] = Some(Arc::new(info));
         self.by_name.insert(name, index);
         self.follow(index);
         index
@@ -155,7 +155,7 @@ impl Nodes {
 
     /// Changes a node in place.
     pub fn update<R>(&mut self, index: NodeIndex, change: impl FnOnce(&mut NodeInfo) -> R) -> Option<R> {
-        let info = self.slots.get_mut(index.0 as usize)?.as_mut()?;
+        let info = Arc::make_mut(self.slots.get_mut(index.0 as usize)?.as_mut()?);
         let (came, were) = (info.affinity_arrivals(), info.pods_with_affinity().len());
         let result = change(info);
         if info.affinity_arrivals() != came {
@@ -178,7 +178,7 @@ impl Nodes {
             self.add_label_keys(&node.labels);
             self.remove_label_keys(&info.node().labels);
         }
-        info.set_node(node);
+        Arc::make_mut(&mut info).set_node(node);
         self.slots[index.0 as usize] = Some(info);
         self.follow(index);
     }
@@ -192,7 +192,7 @@ impl Nodes {
         self.follow(index);
         self.forget_affinity(info.pods_with_affinity().len());
         self.free.push(index);
-        Some(info)
+        Some(Arc::unwrap_or_clone(info))
     }
 
     /// Sets the visiting order.
@@ -202,13 +202,13 @@ impl Nodes {
 
     /// Updates everything derived from a node.
     fn follow(&mut self, index: NodeIndex) {
-        self.columns.set(index, self.slots[index.0 as usize].as_ref());
+        self.columns.set(index, self.slots[index.0 as usize].as_deref());
         self.list_affinity(index);
     }
 
     /// Updates the lists of nodes with affinity for one node.
     fn list_affinity(&mut self, index: NodeIndex) {
-        let info = self.slots[index.0 as usize].as_ref();
+        let info = self.slots[index.0 as usize].as_deref();
         let lists = [
             (&mut self.with_affinity, info.map(NodeInfo::pods_with_affinity)),
             (&mut self.with_required_anti_affinity, info.map(NodeInfo::pods_with_required_anti_affinity)),
@@ -225,7 +225,7 @@ impl Nodes {
     /// Notes removed pods with affinity.
     fn forget_affinity(&mut self, pods: usize) {
         if pods > 0 && self.affinity_keys.note_gone(pods) {
-            let infos = self.with_affinity.iter().filter_map(|index| self.slots[index.0 as usize].as_ref());
+            let infos = self.with_affinity.iter().filter_map(|index| self.slots[index.0 as usize].as_deref());
             self.affinity_keys.sweep(infos.flat_map(NodeInfo::pods_with_affinity));
         }
     }
