@@ -10,7 +10,7 @@ use clap::{ArgGroup, Args};
 use supercargo_config::flags::FeatureOptions;
 use supercargo_config::{Catalog, Config};
 use supercargo_report as report;
-use supercargo_scheduler::record::{Comparer, RecordedCall, Replayed, Waking, replay_with};
+use supercargo_scheduler::record::{Comparer, RecordedCall, Replayed, replay_with};
 use supercargo_scheduler::{Options, Scheduler};
 use tokio::time::Instant;
 
@@ -96,16 +96,13 @@ impl Replay {
     /// What happened to a pod.
     fn history(&self, catalog: &Catalog, pod: &str) -> Result<String> {
         let pod = key(pod, None, "default")?;
-        let mut waking = Waking::of(pod.clone());
         let mut counter = Counter::new();
         let mut steps = 0;
-        let (mut scheduler, _) = self.replay(catalog, |scheduler, call| {
-            waking.before(scheduler, Some(call));
+        let (scheduler, _) = self.replay(catalog, |_, _| {
             steps += 1;
             counter.show(steps);
         })?;
         drop(counter);
-        waking.before(&mut scheduler, None);
         let history = scheduler.history(&pod).unwrap_or_default();
         ensure!(!history.entries.is_empty(), "the record has nothing about pod {pod}");
         Ok(match self.output {

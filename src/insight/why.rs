@@ -12,7 +12,7 @@ use supercargo_report as report;
 #[serde(rename_all = "kebab-case")]
 #[command(after_help = "\
 Exit codes: 0 if the pod has a node or fits, 1 if it is pending, 2 for wrong usage, 3 if no answer is possible.
-The answer is for the current state. Extenders are not called. A pod of a group is evaluated alone.")]
+The answer is for the current state. Extenders are not called.")]
 pub(crate) struct WhyQuestion {
     #[command(flatten)]
     #[serde(flatten)]
@@ -37,7 +37,9 @@ impl Question for WhyQuestion {
             state.fork.cache().nodes().get(node).with_context(|| format!("there is no node {node}"))?;
         }
         let why = state.fork.why_there(&pod)?;
-        let is_placed = pod.is_assigned() || (!why.feasible.is_empty() && pod.scheduling_gates.is_empty());
+        let starts = why.group.as_ref().is_none_or(|group| group.obstacle.is_none());
+        let fits = !why.feasible.is_empty() && pod.scheduling_gates.is_empty();
+        let is_placed = pod.is_assigned() || (fits && starts);
         let text = match view.output {
             Format::Table => report::table(&pod, &why, node),
             Format::Json => report::json(&pod, &why),

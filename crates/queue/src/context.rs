@@ -20,6 +20,9 @@ pub struct QueueCx<'a> {
     pub observer: &'a dyn Observer,
     /// The report of a plugin's panic.
     pub panic: Option<String>,
+    /// The pods that an event made worth another attempt, without those of groups and those that
+    /// PreEnqueue held.
+    pub woken: Vec<Uid>,
 }
 
 impl QueueCx<'_> {

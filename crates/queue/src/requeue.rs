@@ -248,6 +248,7 @@ impl SchedulingQueue {
         event: &Text,
     ) {
         let cause = EntryReason::chosen(event, strategy);
+        let (uid, was_held) = (entry.uid().clone(), entry.gating_plugin.is_some());
         match strategy {
             QueueingStrategy::Skip => self.insert_unschedulable(cx, entry, cause),
             QueueingStrategy::AfterBackoff if entry.is_backing_off(self.options.window(), cx.now.wall) => {
@@ -256,6 +257,9 @@ impl SchedulingQueue {
             QueueingStrategy::AfterBackoff | QueueingStrategy::Immediately => {
                 self.move_to_active(cx, entry, cause, false);
             }
+        }
+        if !was_held && !self.is_unschedulable(&uid) && self.entries.contains_key(&uid) {
+            cx.woken.push(uid);
         }
     }
 

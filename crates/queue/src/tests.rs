@@ -34,7 +34,7 @@ impl SchedulingQueue {
         change: &Change,
         pre_check: PreCheck,
     ) -> Vec<(Uid, QueueingStrategy)> {
-        let mut cx = QueueCx { observer: &Unobserved, panic: None, ..*cx };
+        let mut cx = QueueCx { observer: &Unobserved, panic: None, woken: Vec::new(), ..*cx };
         let changed = change.new_pod().or(change.old_pod());
         let is_candidate = |pod: &PodInfo| match pre_check {
             PreCheck::All => true,
@@ -134,6 +134,7 @@ impl TestBed {
             preempting: &self.preempting,
             observer: &self.counted,
             panic: None,
+            woken: Vec::new(),
         };
         let result = call(&mut self.queue, &mut cx);
         assert_eq!(self.queue.inconsistencies(), Vec::<String>::new());
@@ -457,6 +458,7 @@ fn ten_thousand_pods_come_and_go_quickly() {
         preempting: &FxHashSet::default(),
         observer,
         panic: None,
+        woken: Vec::new(),
     };
     for i in 0..10_000 {
         bed.queue.add(&mut cx, Arc::new(pod(&format!("p{i}")).build()), ProfileIndex(0));

@@ -4,6 +4,7 @@
 mod comparison;
 mod decisions;
 mod devices;
+mod group;
 mod groups;
 mod node;
 mod overview;
@@ -124,12 +125,13 @@ fn write_table(text: &mut String, pod: &PodInfo, why: &Why, node: Option<&str>) 
         );
         write_wrapped(text, "", &note)?;
     }
-    if let Some(group) = pod.spec.group() {
-        write_wrapped(
-            text,
-            "",
-            &format!("It belongs to PodGroup {group}; this answer is about the pod alone."),
-        )?;
+    match (&why.group, pod.spec.group()) {
+        (Some(group), _) => group::write_group(text, group)?,
+        (None, Some(group)) => {
+            let note = format!("It names PodGroup {group}; groups are off, so it is scheduled alone.");
+            write_wrapped(text, "", &note)?;
+        }
+        (None, None) => {}
     }
     if let Some(key_reason) = key_reason(&why.refusals).filter(|_| !fits) {
         write_wrapped(text, "Key reason  ", &key_reason)?;
@@ -166,9 +168,13 @@ fn headline(pod: &PodInfo, why: &Why) -> String {
             format!("{key} is on node {own}; placed now, it would go there again")
         }
         (Some(own), Some(best), _) => format!("{key} is on node {own}; placed now, it would go to {best}"),
-        (None, Some(best), _) => {
-            format!("{key} fits on {} of {nodes}; the best is {best}", why.feasible.len())
-        }
+        (None, Some(best), _) => match why.group.as_ref().filter(|group| group.obstacle.is_some()) {
+            Some(_) => format!(
+                "{key} is pending: it fits on {} of {nodes}, but its group does not start",
+                why.feasible.len()
+            ),
+            None => format!("{key} fits on {} of {nodes}; the best is {best}", why.feasible.len()),
+        },
         (None, None, Some(node)) => {
             format!("{key} fits on none of {nodes}, but preemption makes room on {node}")
         }
@@ -404,6 +410,7 @@ pub fn json(pod: &PodInfo, why: &Why) -> String {
         "refusals": why.refusals.iter().map(refusal_json).collect::<Vec<_>>(),
         "fixes": why.fixes.iter().map(fix_json).collect::<Vec<_>>(),
         "wakesOn": events.collect::<BTreeMap<_, _>>(),
+        "group": why.group.as_ref().map(group::json),
     });
     document("Why", fields)
 }
@@ -501,6 +508,7 @@ mod tests {
             preemption: None,
             fixes: Vec::new(),
             wakes_on: Vec::new(),
+            group: None,
         }
     }
 

@@ -55,7 +55,7 @@ fn headline(pods: &[PodOutcome]) -> String {
         (number(|it| matches!(it.end, End::HeldUp(_))), "cannot be evicted", "cannot be evicted"),
         (number(|it| matches!(it.end, End::Back(_))), "comes back", "come back"),
         (number(|it| matches!(it.end, End::Gone)), "is not replaced", "are not replaced"),
-        (number(|it| matches!(it.end, End::Unknown)), "needs claims", "need claims"),
+        (number(|it| matches!(it.end, End::Unknown)), "needs volumes", "need volumes"),
         (number(|it| !it.end.is_bad() && it.from.is_some()), "goes to another node", "go to other nodes"),
         (number(|it| !it.end.is_bad() && it.from.is_none()), "gets a node", "get a node"),
         (number(|it| it.is_preempted), "is preempted", "are preempted"),
@@ -119,7 +119,7 @@ fn obstacle(end: &End) -> String {
             format!("has several PodDisruptionBudgets: {}", budgets.join(", "))
         }
         End::HeldUp(budgets) => format!("PodDisruptionBudget {} allows no eviction", budgets.join(", ")),
-        End::Unknown => "claims of its replacement are not simulated".to_owned(),
+        End::Unknown => "ephemeral volumes of its replacement are not simulated".to_owned(),
     }
 }
 

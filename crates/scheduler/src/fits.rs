@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use supercargo_framework::pod::PodStatus;
-use supercargo_framework::{CycleState, Now, PodInfo, Uid};
+use supercargo_framework::{Now, PodInfo};
 use supercargo_queue::QueuedPod;
 
-use crate::attempt::Scope;
+use crate::copies::{Copy, can_be_copied, copy_of};
+use crate::input::{Input, Notification};
 use crate::scheduler::Scheduler;
 use crate::why::{Why, WhyError};
 use supercargo_evaluation::extender::NoCalls;
@@ -37,7 +37,7 @@ impl Scheduler {
         most: usize,
         stop: &dyn Fn() -> bool,
     ) -> Result<Fits, WhyError> {
-        if !can_be_copied(pod) {
+        if !can_be_copied(&self.objects, pod) {
             return Err(WhyError::Claims);
         }
         self.extenders.clear();
@@ -47,41 +47,24 @@ impl Scheduler {
             if stop() {
                 return Err(WhyError::Stopped);
             }
-            let copy = Arc::new(copy_of(pod, number));
-            let queued = QueuedPod::new(Arc::clone(&copy), profile, now.wall);
-            let mut state = CycleState::default();
+            let Copy { pod: copy, claims } = copy_of(&self.objects, pod, number);
+            for claim in claims {
+                self.handle(now, Input::Object(Notification::Added(Arc::new(claim))));
+            }
+            let queued = QueuedPod::new(Arc::new(copy), profile, now.wall);
             // As a member of a group with every node: without PostFilter.
-            match self.choose_node(now, &queued, &mut state, &mut NoCalls, Scope::Member(None)) {
-                Ok(node) => {
-                    self.assume(&queued, &node).map_err(|kind| WhyError::Failed(kind.to_string()))?;
-                    *by_node.entry(node).or_default() += 1;
+            match self.try_member(now, &queued, None, &mut NoCalls) {
+                Ok(placed) => {
+                    self.write_claims(now, &queued.pod);
+                    *by_node.entry(placed.node).or_default() += 1;
                 }
                 Err(failure) if failure.kind.is_rejection() => {
-                    let then = Some(self.why(now, &copy)?);
+                    let then = Some(self.why(now, &queued.pod)?);
                     return Ok(Fits { by_node, then });
                 }
                 Err(failure) => return Err(WhyError::Failed(failure.kind.to_string())),
             }
         }
         Ok(Fits { by_node, then: None })
-    }
-}
-
-/// Whether copies of the pod need nothing that it has alone.
-pub(crate) fn can_be_copied(pod: &PodInfo) -> bool {
-    pod.spec.resource_claims().is_empty() && pod.spec.volumes.is_empty()
-}
-
-/// A pod like this one, and new.
-pub(crate) fn copy_of(pod: &PodInfo, number: usize) -> PodInfo {
-    let name = format!("{}-copy-{number}", pod.name);
-    PodInfo {
-        uid: Uid::from(format!("copy-{number}-of-{}", pod.uid).as_str()),
-        name: name.into(),
-        node_name: None,
-        terminating: false,
-        status: PodStatus::default(),
-        status_requests: None,
-        ..pod.clone()
     }
 }

@@ -155,7 +155,8 @@ impl Fork {
     /// Places copies of the pod one after the other, at most `most`, as the scheduler would, but
     /// without preemption.
     ///
-    /// Claims and volumes are not reserved, so a pod with either is refused.
+    /// Each copy has claims of its own where the pod has, and shares the others. A pod whose copies
+    /// would need volumes of their own is refused.
     pub fn fits(self, pod: &PodInfo, most: usize) -> Result<Fits, WhyError> {
         self.scheduler.fits(self.now, pod, most, &*self.stop)
     }

@@ -144,10 +144,7 @@ impl Scheduler {
     ) -> GroupOutcome {
         let from = self.observer.time_point();
         let profile = members[0].profile;
-        let is_enabled = |plugin: &Named<_>| plugin.name == GANG_SCHEDULING;
-        if self.profiles.get(profile).pre_enqueue.iter().any(is_enabled) {
-            root.require_minimum(self.objects.forest());
-        }
+        self.require_minimum(&mut root, &members);
         let mut members = members;
         let mut group = TriedGroup { root: &root, members: &mut members };
         let trial = self.try_root(now, &mut group, calls);
@@ -167,8 +164,17 @@ impl Scheduler {
         outcome
     }
 
+    /// Sets how many pods, or groups, each group needs, if the plugin for that is enabled.
+    pub(crate) fn require_minimum(&self, root: &mut GroupNode, members: &[QueuedPod]) {
+        let is_enabled = |plugin: &Named<_>| plugin.name == GANG_SCHEDULING;
+        let mut profiles = members.first().into_iter().map(|first| self.profiles.get(first.profile));
+        if profiles.any(|profile| profile.pre_enqueue.iter().any(is_enabled)) {
+            root.require_minimum(self.objects.forest());
+        }
+    }
+
     /// Checks that the pods of a group agree, those on nodes included.
-    fn validate_group(&self, root: &GroupNode, members: &[QueuedPod]) -> Result<(), String> {
+    pub(crate) fn validate_group(&self, root: &GroupNode, members: &[QueuedPod]) -> Result<(), String> {
         let Some(group) = self.objects.forest().spec(&root.key) else {
             return Err(format!("failed to get podGroup {}", root.key));
         };
@@ -246,7 +252,7 @@ impl Scheduler {
     }
 
     /// Finds a node for a member, and assumes and reserves it there.
-    fn try_member(
+    pub(crate) fn try_member(
         &mut self,
         now: Now,
         member: &QueuedPod,

@@ -71,7 +71,8 @@ impl Scheduler {
     ) -> (Nominations, Status) {
         let from = self.observer.time_point();
         let profile = group.members[0].profile;
-        let (nominations, status) = self.run_group_post_filters(now, &mut group, tried, calls);
+        let ((nominations, status), commands) = self.run_group_post_filters(now, &mut group, tried, calls);
+        self.execute(now, commands);
         let took = Timespan { from, to: self.observer.time_point() };
         let (pod, status_code) = (&group.members[0].pod, status.code());
         self.observer.observe(Observation::ExtensionPoint {
@@ -84,16 +85,17 @@ impl Scheduler {
         (nominations, status)
     }
 
-    fn run_group_post_filters(
+    /// The answer, and the commands of the plugins that gave it.
+    pub(crate) fn run_group_post_filters(
         &mut self,
         now: Now,
         group: &mut TriedGroup<'_>,
         tried: &Trial,
         calls: &mut dyn Calls,
-    ) -> (Nominations, Status) {
+    ) -> ((Nominations, Status), Vec<Command>) {
         let plugins = &self.profiles.get(group.members[0].profile).pod_group_post_filter;
         let plugins: Vec<_> = plugins.iter().map(|it| (it.name, Arc::clone(&it.plugin))).collect();
-        let mut reasons: Vec<Text> = Vec::new();
+        let (mut reasons, mut all_commands) = (Vec::<Text>::new(), Vec::new());
         for (name, plugin) in plugins {
             // Not by `PluginCalls`, which would borrow a part of the scheduler: the plugin gets all
             // of it.
@@ -132,28 +134,29 @@ impl Scheduler {
                 let status = status.code();
                 self.observer.observe(Observation::GroupPreemptionEvaluated { plugin: name, status, took });
             }
-            match status.code() {
-                Code::Success => {
-                    self.execute(now, commands);
-                    return (nominations, status);
-                }
+            if matches!(
+                status.code(),
+                Code::Success | Code::Unschedulable | Code::UnschedulableAndUnresolvable
+            ) {
+                all_commands.extend(commands);
+            }
+            let answer = match status.code() {
+                Code::Success => (nominations, status),
                 // This status is final: reasons of earlier plugins are dropped.
-                Code::UnschedulableAndUnresolvable => {
-                    self.execute(now, commands);
-                    return (Nominations::new(), status);
-                }
+                Code::UnschedulableAndUnresolvable => (Nominations::new(), status),
                 Code::Unschedulable => {
-                    self.execute(now, commands);
                     reasons.extend(status.reasons().iter().cloned());
+                    continue;
                 }
                 _ => {
                     let message = status.message();
                     let text = format!("error in {name:?} PodGroupPostFilter plugins: {message}");
-                    return (Nominations::new(), Status::error(text));
+                    (Nominations::new(), Status::error(text))
                 }
-            }
+            };
+            return (answer, all_commands);
         }
-        (Nominations::new(), Status::unschedulable(reasons.join(", ")))
+        ((Nominations::new(), Status::unschedulable(reasons.join(", "))), all_commands)
     }
 
     fn panicked(&mut self, plugin: &'static str, panic: &(dyn Any + Send)) -> (Nominations, Status) {

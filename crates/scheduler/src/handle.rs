@@ -75,7 +75,7 @@ impl Scheduler {
                 }
                 for event in cluster_events::pod_events(&EventResource::AssignedPod, &old, &new) {
                     let change = Change::Pod { old: Some(Arc::clone(&old)), new: Some(Arc::clone(&new)) };
-                    self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
+                    self.move_pods(now, &event, &change, PreCheck::All);
                     self.handled(from, &event);
                 }
             }
@@ -202,7 +202,11 @@ impl Scheduler {
         }
         if let Some(profile) = profile {
             let gate = self.gate(old);
-            self.with_queue(now, |queue, cx| queue.update(cx, old, &new, profile));
+            let woken = self.with_queue(now, |queue, cx| {
+                queue.update(cx, old, &new, profile);
+                std::mem::take(&mut cx.woken)
+            });
+            self.note_woken(now, &woken, || format!("pod {} was updated", new.key()));
             self.note_gate(now, &new, gate.as_ref());
         }
         let (before, after) = (&old.status.nominated_node_name, &new.status.nominated_node_name);
@@ -292,7 +296,7 @@ impl Scheduler {
                 self.cache.set_node(Arc::clone(&new));
                 for event in cluster_events::node_events(&old, &new, &self.features) {
                     let change = Change::Node { old: Some(Arc::clone(&old)), new: Some(Arc::clone(&new)) };
-                    self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, PreCheck::All));
+                    self.move_pods(now, &event, &change, PreCheck::All);
                     self.handled(from, &event);
                 }
             }

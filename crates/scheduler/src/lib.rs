@@ -49,6 +49,7 @@
 mod attempt;
 mod binding_cycle;
 mod bindings;
+mod copies;
 mod drain;
 mod dry_run;
 mod effect;
@@ -69,6 +70,7 @@ mod preemptions;
 mod reconfigure;
 pub mod record;
 mod scheduler;
+mod simulated_claims;
 mod stall;
 mod stats;
 #[cfg(test)]
@@ -80,6 +82,7 @@ mod unconfirmed_patches;
 mod views;
 mod what_if;
 mod why;
+mod woken;
 
 pub use effect::{
     Effect, EventType, GroupPatch, GroupReference, PodEvent, PreBindWork, StatusPatch, VictimEviction,
@@ -105,4 +108,4 @@ pub use supercargo_runtime::profile::{NamedBinder, PluginLists, ProfileError, Pr
 pub use timeline::{Attempt, Entry, Happening, History};
 pub use views::{BindingView, KnownObjects, NodeView, PodOnNode, QueueView};
 pub use what_if::{End, PodOutcome, Verb, WhatIf, WhatIfError};
-pub use why::{Detail, Fix, PodFix, Refusal, Shortage, Why, WhyError};
+pub use why::{Detail, Fix, Obstacle, PodFix, Refusal, Shortage, Why, WhyError, WhyGroup};

@@ -7,7 +7,6 @@
 
 mod capture;
 mod comparison;
-mod waking;
 
 use std::io::{self, BufRead};
 
@@ -19,7 +18,6 @@ use thiserror::Error;
 
 pub use self::capture::{Memory, Restored, restore};
 pub use self::comparison::{Comparer, Comparison, Decision, Difference, Reason};
-pub use self::waking::Waking;
 use crate::effect::Effect;
 use crate::input::Input;
 use crate::scheduler::{BuildError, Options, Scheduler};

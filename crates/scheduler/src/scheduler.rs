@@ -7,13 +7,10 @@ use std::time::Duration;
 use rustc_hash::{FxHashMap, FxHashSet};
 use supercargo_framework::binding::ClusterView;
 use supercargo_framework::context::Command;
-use supercargo_framework::event::Change;
 use supercargo_framework::objects::{Object, Objects};
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
-use supercargo_framework::{
-    ActionType, ClusterEvent, Context, EventResource, Feature, Features, NodeRecord, Now, PodInfo, Text, Uid,
-};
+use supercargo_framework::{Context, Feature, Features, NodeRecord, Now, PodInfo, Text, Uid};
 use thiserror::Error;
 
 use crate::bindings::Bindings;
@@ -28,7 +25,7 @@ use supercargo_evaluation::extender::ExtenderSpec;
 use supercargo_evaluation::tables::comparison::Comparison;
 use supercargo_evaluation::tables::{Rule, TableStats, Tables};
 use supercargo_framework::hash_seed::{HashSeed, SeededMap};
-use supercargo_queue::{Place, PreCheck, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
+use supercargo_queue::{Place, QueueCx, QueueOptions, QueuedPod, SchedulingQueue};
 use supercargo_runtime::observer::{Observation, Observer, Unobserved};
 use supercargo_runtime::phase_timer::PhaseTimer;
 use supercargo_runtime::plugin_calls::{CurrentPlugin, PluginCalls};
@@ -313,6 +310,7 @@ impl Scheduler {
             preempting: self.preemptions.preempting(),
             observer,
             panic: None,
+            woken: Vec::new(),
         };
         let result = call(&mut self.queue, &mut cx);
         self.plugin_panic = cx.panic.take().or_else(|| self.queue.sort_panic());
@@ -325,25 +323,6 @@ impl Scheduler {
     /// The pod without a node, as last reported.
     pub(crate) fn known(&self, pod: &PodInfo) -> Option<&Arc<PodInfo>> {
         self.pending.get(&pod.key()).filter(|known| known.uid == pod.uid)
-    }
-
-    /// An event: moves the pods that it may help.
-    pub(crate) fn move_all(
-        &mut self,
-        now: Now,
-        resource: EventResource,
-        action: ActionType,
-        change: &Change,
-    ) {
-        let event = ClusterEvent::new(resource, action);
-        self.with_queue(now, |queue, cx| queue.move_all(cx, &event, change, PreCheck::All));
-    }
-
-    /// A pod or its nomination leaves a node: moves the pods that this may help.
-    pub(crate) fn move_all_for_freed(&mut self, now: Now, pod: &Arc<PodInfo>, pre_check: PreCheck) {
-        let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE);
-        let change = Change::Pod { old: Some(Arc::clone(pod)), new: None };
-        self.with_queue(now, |queue, cx| queue.move_all(cx, &event, &change, pre_check));
     }
 
     pub(crate) fn anomaly(&mut self, text: &str) {

@@ -34,7 +34,7 @@ pub enum Happening {
     Gated(Text),
     /// No PreEnqueue plugin holds it any more.
     Released,
-    /// This made it worth another attempt. Known from a record only.
+    /// This made it worth another attempt. Not noted for pods of groups.
     Woken(Arc<str>),
     /// An attempt chose this node.
     Chosen(Arc<str>, Attempt),

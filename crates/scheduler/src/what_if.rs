@@ -11,7 +11,7 @@ use supercargo_framework::pod::PodKey;
 use supercargo_framework::{NodeRecord, Now, PodInfo, Uid};
 
 use self::cluster::ModelCluster;
-use crate::fits::can_be_copied;
+use crate::copies::can_be_copied;
 use crate::scheduler::Scheduler;
 use crate::why::Why;
 
@@ -55,7 +55,9 @@ pub enum WhatIfError {
     #[error("pod {0} does not exist or has ended")]
     NoPod(PodKey),
     /// Copies of the pod would need claims of their own.
-    #[error("pod {0} has volumes or resource claims, so it cannot be copied")]
+    #[error(
+        "pod {0} has a volume or resource claims that copies would need of their own, so it cannot be copied"
+    )]
     Claims(PodKey),
     /// The answer took too long.
     #[error("timed out")]
@@ -105,7 +107,7 @@ pub enum End {
     /// It stays on a node that is drained: the PodDisruptionBudgets of these names allow no
     /// eviction.
     HeldUp(Vec<Arc<str>>),
-    /// Its replacement needs resource claims or ephemeral volumes, which are not simulated.
+    /// Its replacement needs ephemeral volumes, which are not simulated.
     Unknown,
 }
 
@@ -150,7 +152,7 @@ impl ModelCluster<'_> {
             }
             Verb::AddPods { like, count } => {
                 let pod = self.pod(like)?;
-                if !can_be_copied(&pod) {
+                if !can_be_copied(&self.scheduler().objects, &pod) {
                     return Err(WhatIfError::Claims(like.clone()));
                 }
                 self.add_pods(&pod, *count);

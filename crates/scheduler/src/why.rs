@@ -5,6 +5,7 @@
 //! dropped.
 
 mod fixes;
+mod group;
 
 use std::cmp::Reverse;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use supercargo_runtime::profile::ProfileIndex;
 
 pub(crate) use self::fixes::NODE_CONDITIONS;
 pub use self::fixes::{Fix, PodFix};
+pub use self::group::{Obstacle, WhyGroup};
 use crate::attempt::post_filter;
 use crate::scheduler::Scheduler;
 use supercargo_evaluation::cycle::{Cycle, PreFilterOutcome, not_named};
@@ -60,6 +62,8 @@ pub struct Why {
     pub fixes: Vec<Fix>,
     /// The events after which the pod is tried again, by the plugin that registers for them.
     pub wakes_on: Vec<(Text, Vec<ClusterEvent>)>,
+    /// The trial of the pod's group. [`Fork::why`](crate::Fork::why) makes none.
+    pub group: Option<WhyGroup>,
 }
 
 /// A reason for which nodes are refused.
@@ -112,8 +116,8 @@ pub enum WhyError {
     /// A plugin failed.
     #[error("{0}")]
     Failed(String),
-    /// A dry run does not reserve what the pod has.
-    #[error("the pod has volumes or resource claims, which a dry run does not reserve")]
+    /// A copy would need what only a controller makes.
+    #[error("copies of the pod would need a volume of their own, or claims that are not there yet")]
     Claims,
     /// The answer took too long.
     #[error("timed out")]
@@ -126,8 +130,7 @@ impl From<FailureKind> for WhyError {
     }
 }
 
-/// What tells two refusals apart.
-#[derive(Clone, PartialEq, Eq, Hash)]
+/// What tells two refusals of a filter apart.
 struct Key {
     /// The position of the filter; PreFilter comes before, nominated pods come after all of them.
     place: usize,
@@ -140,9 +143,8 @@ struct Key {
 #[derive(Default)]
 struct Table {
     rows: Vec<(Key, Vec<NodeIndex>)>,
-    row_of: FxHashMap<Key, usize>,
-    /// The number of rows of each filter.
-    reasons: FxHashMap<usize, usize>,
+    /// The rows of each filter: [`MOST_REASONS`], and one for all others.
+    of_place: FxHashMap<usize, Vec<usize>>,
     of_node: FxHashMap<NodeIndex, SmallVec<[usize; 4]>>,
 }
 
@@ -150,31 +152,36 @@ impl Table {
     /// Notes that a filter, or what stands at `place` instead, refuses a node.
     fn refuse(&mut self, index: NodeIndex, node: &NodeInfo, place: usize, status: &Status, pod: &PodInfo) {
         let plugin = status.plugin();
-        let key = |reason: &Text, taint| Key { place, plugin: plugin.clone(), reason: reason.clone(), taint };
         for reason in status.reasons() {
             if **plugin == *"TaintToleration" {
                 // The filter names the first taint only, in a text without it.
                 for taint in untolerated(&node.node().taints, &pod.spec.tolerations) {
-                    self.note(index, key(reason, Some(taint.clone())));
+                    self.note(index, place, plugin, reason, Some(taint));
                 }
             } else {
-                self.note(index, key(reason, None));
+                self.note(index, place, plugin, reason, None);
             }
         }
     }
 
-    fn note(&mut self, index: NodeIndex, mut key: Key) {
-        let reasons = self.reasons.entry(key.place).or_default();
-        if *reasons >= MOST_REASONS && !self.row_of.contains_key(&key) {
-            (key.reason, key.taint) = (OTHER_REASONS.into(), None);
-        }
-        let rows = &mut self.rows;
-        let row = *self.row_of.entry(key.clone()).or_insert_with(|| {
-            *reasons += 1;
-            rows.push((key, Vec::new()));
+    fn note(&mut self, index: NodeIndex, place: usize, plugin: &Text, reason: &Text, taint: Option<&Taint>) {
+        let Self { rows, of_place, of_node } = self;
+        let of_place = of_place.entry(place).or_default();
+        let is_it = |row: &usize| {
+            let (key, _) = &rows[*row];
+            key.plugin == *plugin && key.reason == *reason && key.taint.as_ref() == taint
+        };
+        let row = of_place.iter().copied().find(is_it).or_else(|| of_place.get(MOST_REASONS).copied());
+        let row = row.unwrap_or_else(|| {
+            let (reason, taint) = match of_place.len() {
+                MOST_REASONS => (OTHER_REASONS.into(), None),
+                _ => (reason.clone(), taint.cloned()),
+            };
+            of_place.push(rows.len());
+            rows.push((Key { place, plugin: plugin.clone(), reason, taint }, Vec::new()));
             rows.len() - 1
         });
-        let of_node = self.of_node.entry(index).or_default();
+        let of_node = of_node.entry(index).or_default();
         // One row may stand for several reasons of a node.
         if !of_node.contains(&row) {
             of_node.push(row);
@@ -248,7 +255,8 @@ impl Scheduler {
     /// See [`Fork::pod`](crate::Fork::pod).
     pub(crate) fn pod(&self, key: &PodKey) -> Option<&Arc<PodInfo>> {
         let waiting = self.pending.get(key).or_else(|| self.unclaimed_pods.get(key));
-        waiting.or_else(|| self.cache.pods().find(|pod| pod.key() == *key))
+        let is_it = |pod: &PodInfo| pod.name == key.name && pod.namespace == key.namespace;
+        waiting.or_else(|| self.cache.pods().find(|pod| is_it(pod)))
     }
 
     /// The profile that answers questions about the pod: its own, or the first one if it has none.
@@ -279,7 +287,8 @@ impl Scheduler {
         if is_aside {
             self.cache.put_back(&pod.uid);
         }
-        why
+        let group = if pod.is_assigned() { None } else { self.why_group(now, pod) };
+        Ok(Why { group, ..why? })
     }
 }
 
@@ -328,6 +337,7 @@ pub(crate) fn explain(cycle: &Cycle<'_>) -> Result<(Why, Vec<Text>), WhyError> {
         preemption: None,
         fixes: Vec::new(),
         wakes_on: Vec::new(),
+        group: None,
     };
     let blamed = decide(cycle, &mut why)?;
     Ok((why, blamed))

@@ -26,6 +26,7 @@ export function pod(context) {
             parts: {
                 hindrances: data.hindrances.length > 0 ? el("div", { class: "answer" }, ...data.hindrances.map((/** @type {string} */ text) => el("p", { class: "key" }, text))) : null,
                 key: data.keyReason && data.feasible.length === 0 ? el("p", { class: "key" }, el("strong", {}, "Key reason: "), data.keyReason) : null,
+                group: data.group ? el("p", { class: "key" }, el("strong", {}, "Group: "), name(data.group.text, "message")) : null,
                 node: data.pod.node ? el("p", {}, "On node ", nodeLink(data.pod.node)) : null,
                 fixes: fixes(data),
                 scores: data.feasible.length > 1 ? whyThere(data.feasible, data.pod.node, choice) : null,

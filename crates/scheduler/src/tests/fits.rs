@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use supercargo_framework::pod::RareSpec;
-use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
 use supercargo_framework::selector::LabelSelector;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
@@ -82,14 +80,6 @@ fn pods_of_lower_priority_stay() {
     bed.assigned(asks("low", 1).node("a"));
     let fits = fits(bed, asks("p", 1).priority(9), 100).unwrap();
     assert_eq!(fits.count(), 1);
-}
-
-#[test]
-fn pods_with_claims_are_refused() {
-    let claim = PodClaim { name: "c".into(), source: PodClaimSource::Claim("gpu".into()) };
-    let rare = RareSpec { resource_claims: [claim].into(), ..RareSpec::default() };
-    let claiming = asks("p", 1).with_spec(|spec| spec.rare = rare.boxed());
-    assert_eq!(fits(bed(&[("a", 2)]), claiming, 1).unwrap_err(), WhyError::Claims);
 }
 
 proptest! {

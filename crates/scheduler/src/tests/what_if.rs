@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use supercargo_framework::objects::{Body, PodDisruptionBudget, resources};
-use supercargo_framework::pod::{OwnerRef, PodKey, RareSpec};
-use supercargo_framework::pod_claims::{PodClaim, PodClaimSource};
+use supercargo_framework::pod::{OwnerRef, PodKey};
 use supercargo_framework::testing::{PodBuilder, object, pod};
+use supercargo_framework::volume::{Volume, VolumeSource};
 use supercargo_framework::{LabelSelector, TaintEffect};
 
 use super::fits::{asks, bed, with_cpus};
 use super::test_bed::{TestBed, all_plugins, options};
 use crate::{End, ExtenderSpec, Fork, Input, Notification, Options, Verb, WhatIf, WhatIfError};
 
-fn owned(pod: PodBuilder, kind: &str) -> PodBuilder {
+pub(super) fn owned(pod: PodBuilder, kind: &str) -> PodBuilder {
     let owner = OwnerRef {
         api_version: "apps/v1".into(),
         kind: kind.into(),
@@ -39,7 +39,7 @@ fn budget(name: &str, allowed: i32) -> Input {
     Input::Object(Notification::Added(Arc::new(object)))
 }
 
-fn key(name: &str) -> PodKey {
+pub(super) fn key(name: &str) -> PodKey {
     PodKey { namespace: "default".into(), name: name.into() }
 }
 
@@ -55,13 +55,13 @@ fn try_what_if(bed: TestBed, verbs: &[Verb]) -> Result<WhatIf, WhatIfError> {
     Fork::new(bed.scheduler, bed.now).what_if(verbs, 20)
 }
 
-fn what_if(bed: TestBed, verbs: &[Verb]) -> WhatIf {
+pub(super) fn what_if(bed: TestBed, verbs: &[Verb]) -> WhatIf {
     let what_if = try_what_if(bed, verbs).unwrap();
     assert!(what_if.is_still);
     what_if
 }
 
-fn lines(what_if: &WhatIf) -> Vec<String> {
+pub(super) fn lines(what_if: &WhatIf) -> Vec<String> {
     let line = |it: &crate::PodOutcome| {
         let from = it.from.as_deref().unwrap_or("none");
         let end = match &it.end {
@@ -264,15 +264,14 @@ fn pods_of_other_schedulers_are_scheduled_by_the_first_profile() {
 }
 
 #[test]
-fn claims_of_replacements_and_copies_are_not_simulated() {
-    let claim = PodClaim { name: "gpu".into(), source: PodClaimSource::Claim("gpu".into()) };
-    let rare = RareSpec { resource_claims: vec![claim].into(), ..RareSpec::default() };
-    let with_claim = || replica("w", 1).with_spec(|spec| spec.rare = Some(rare.clone().into())).node("a");
+fn ephemeral_volumes_of_replacements_are_not_simulated() {
+    let volume = Volume { name: "scratch".into(), source: VolumeSource::Ephemeral };
+    let with_volume = || replica("w", 1).with_spec(|spec| spec.volumes = [volume.clone()].into()).node("a");
     let mut on_a = bed(&[("a", 4), ("b", 4)]);
-    on_a.assigned(with_claim());
+    on_a.assigned(with_volume());
     assert_eq!(lines(&what_if(on_a, &[drain("a")])), ["w: a to unknown"]);
     let mut on_a = bed(&[("a", 4)]);
-    on_a.assigned(with_claim());
+    on_a.assigned(with_volume());
     let more = [Verb::AddPods { like: key("w"), count: 1 }];
     assert_eq!(try_what_if(on_a, &more).unwrap_err(), WhatIfError::Claims(key("w")));
 }

@@ -7,15 +7,17 @@ use std::time::Duration;
 use rustc_hash::{FxHashMap, FxHashSet};
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::node::HOSTNAME;
+use supercargo_framework::objects::Object;
 use supercargo_framework::pod::{PodKey, PodStatus};
+use supercargo_framework::pod_claims::PodClaimStatuses;
 use supercargo_framework::taint::Taint;
 use supercargo_framework::volume::VolumeSource;
 use supercargo_framework::{Labels, NodeRecord, Now, PodInfo, PodSpec, Status, Uid};
 use supercargo_runtime::profile::ProfileIndex;
 
 use super::{End, Pods, WhatIfError};
+use crate::copies::{Copy, copy_of, made_again};
 use crate::effect::{Effect, StatusPatch};
-use crate::fits::copy_of;
 use crate::input::{Eviction, Input, Notification};
 use crate::scheduler::Scheduler;
 use crate::why::{NODE_CONDITIONS, Why};
@@ -151,6 +153,7 @@ impl<'s> ModelCluster<'s> {
     fn carry_out_one(&mut self, effect: Effect) {
         match effect {
             Effect::StartPreBind { pod, .. } => {
+                self.scheduler.write_claims(*self.now, &pod);
                 self.handle(Input::PreBound { pod: pod.uid.clone(), status: Status::success() });
             }
             Effect::Bind { pod, node, .. } => self.bind(&pod, &node),
@@ -211,7 +214,7 @@ impl<'s> ModelCluster<'s> {
     /// A pod goes, and nothing replaces it.
     pub(super) fn delete(&mut self, pod: &Arc<PodInfo>) {
         self.expected.insert(pod.uid.clone());
-        self.release_claims(pod);
+        self.scheduler.release_claims(*self.now, pod);
         let gone = Notification::Deleted(Arc::clone(pod));
         self.handle(if pod.is_assigned() { Input::AssignedPod(gone) } else { Input::QueuedPod(gone) });
     }
@@ -222,17 +225,10 @@ impl<'s> ModelCluster<'s> {
         self.replace(pod);
     }
 
-    /// The claims that the pod owns go with it.
-    fn release_claims(&mut self, pod: &PodInfo) {
-        let claims: Vec<_> = self.scheduler.objects.claims_of_owner(&pod.uid.text()).cloned().collect();
-        for claim in claims {
-            self.handle(Input::Object(Notification::Deleted(claim)));
-        }
-    }
-
     fn replace(&mut self, pod: &PodInfo) {
         self.fates.remove(&pod.uid);
-        self.release_claims(pod);
+        let claims = made_again(&self.scheduler.objects, pod, &pod.name, &pod.uid, |name| name.into());
+        self.scheduler.release_claims(*self.now, pod);
         // Its controller has replaced it already.
         if pod.terminating {
             self.expected.insert(pod.uid.clone());
@@ -242,24 +238,30 @@ impl<'s> ModelCluster<'s> {
         if pod.controller.is_none() || is_of(pod, &["Node"]) {
             return;
         }
-        let has_own_claims = !pod.spec.resource_claims().is_empty()
-            || pod.spec.volumes.iter().any(|volume| volume.source == VolumeSource::Ephemeral);
-        if has_own_claims {
+        if pod.spec.volumes.iter().any(|volume| volume.source == VolumeSource::Ephemeral) {
             self.fates.insert(pod.uid.clone(), End::Unknown);
             return;
         }
-        self.create(PodInfo {
-            node_name: None,
-            status: PodStatus::default(),
-            status_requests: None,
-            ..pod.clone()
-        });
+        self.add_claims(claims);
+        let mut status = PodStatus::default();
+        if let Some(claims) = &pod.status.claims {
+            status.claims = Some(Box::new(PodClaimStatuses { extended: None, ..(**claims).clone() }));
+        }
+        self.create(PodInfo { node_name: None, status, status_requests: None, ..pod.clone() });
+    }
+
+    fn add_claims(&mut self, claims: Vec<Object>) {
+        for claim in claims {
+            self.handle(Input::Object(Notification::Added(Arc::new(claim))));
+        }
     }
 
     pub(super) fn add_pods(&mut self, like: &PodInfo, count: usize) {
         for _ in 0..count {
             self.added += 1;
-            self.create(copy_of(like, self.added));
+            let Copy { pod, claims } = copy_of(&self.scheduler.objects, like, self.added);
+            self.add_claims(claims);
+            self.create(pod);
         }
     }
 
@@ -334,6 +336,7 @@ impl<'s> ModelCluster<'s> {
             if is_of_node(pod) {
                 self.of_nodes += 1;
                 self.expected.insert(pod.uid.clone());
+                self.scheduler.release_claims(*self.now, pod);
             } else {
                 self.replace(pod);
             }

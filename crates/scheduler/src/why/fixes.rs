@@ -141,7 +141,8 @@ impl Scheduler {
     fn higher_priority(&self, now: Now, profile: ProfileIndex, pod: &Arc<PodInfo>) -> Option<Fix> {
         let nominator = &self.queue.nominator;
         let nominated = nominator.nodes().flat_map(|node| self.queue.nominated_on(node));
-        let others = self.cache.pods().map(|pod| pod.priority).chain(nominated.map(|pod| pod.priority));
+        let on_nodes = self.cache.nodes().iter().flat_map(|(_, info)| info.priorities());
+        let others = on_nodes.chain(nominated.map(|pod| pod.priority));
         let above: BTreeSet<i32> = others.filter(|priority| *priority >= pod.priority).collect();
         above.into_iter().filter_map(|priority| priority.checked_add(1)).take(MOST_TRIALS).find_map(
             |priority| {

@@ -1,0 +1,82 @@
+//! What made pods worth another attempt, for the timeline.
+
+use std::mem::take;
+use std::sync::Arc;
+
+use supercargo_framework::event::Change;
+use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, Uid};
+use supercargo_queue::PreCheck;
+
+use crate::scheduler::Scheduler;
+use crate::timeline::Happening;
+
+impl Scheduler {
+    /// An event: moves the pods that it may help.
+    pub(crate) fn move_all(
+        &mut self,
+        now: Now,
+        resource: EventResource,
+        action: ActionType,
+        change: &Change,
+    ) {
+        self.move_pods(now, &ClusterEvent::new(resource, action), change, PreCheck::All);
+    }
+
+    /// A pod or its nomination leaves a node: moves the pods that this may help.
+    pub(crate) fn move_all_for_freed(&mut self, now: Now, pod: &Arc<PodInfo>, pre_check: PreCheck) {
+        let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE);
+        let change = Change::Pod { old: Some(Arc::clone(pod)), new: None };
+        self.move_pods(now, &event, &change, pre_check);
+    }
+
+    /// Moves the pods that an event may help, and notes what it was.
+    pub(crate) fn move_pods(&mut self, now: Now, event: &ClusterEvent, change: &Change, pre_check: PreCheck) {
+        let woken = self.with_queue(now, |queue, cx| {
+            queue.move_all(cx, event, change, pre_check);
+            take(&mut cx.woken)
+        });
+        self.note_woken(now, &woken, || text(event, change));
+    }
+
+    /// Notes what moved these pods.
+    pub(crate) fn note_woken(&mut self, now: Now, woken: &[Uid], cause: impl FnOnce() -> String) {
+        if woken.is_empty() || self.timeline.is_off() {
+            return;
+        }
+        let cause: Arc<str> = cause().into();
+        for uid in woken {
+            if let Some(pod) = self.queue.get(uid).map(|queued| Arc::clone(&queued.pod)) {
+                self.note(now, &pod, || Happening::Woken(Arc::clone(&cause)));
+            }
+        }
+    }
+}
+
+/// An event in words.
+fn text(event: &ClusterEvent, change: &Change) -> String {
+    let changed = match change {
+        Change::Pod { old, new } => {
+            last(old.as_deref(), new.as_deref()).map(|(pod, verb)| match (&pod.node_name, new) {
+                (Some(node), None) => format!("pod {} left {node}", pod.key()),
+                (Some(node), Some(_)) => format!("pod {} on {node} was {verb}", pod.key()),
+                (None, _) => format!("pod {} was {verb}", pod.key()),
+            })
+        }
+        Change::Node { old, new } => {
+            last(old.as_deref(), new.as_deref()).map(|(node, verb)| format!("node {} was {verb}", node.name))
+        }
+        Change::Object { old, new } => last(old.as_deref(), new.as_deref())
+            .map(|(object, verb)| format!("{} {} was {verb}", object.resource, object.key)),
+        Change::Unspecified => None,
+    };
+    changed.unwrap_or_else(|| event.to_string())
+}
+
+/// The latest version of what an event is about, and what happened to it.
+fn last<'a, T>(old: Option<&'a T>, new: Option<&'a T>) -> Option<(&'a T, &'static str)> {
+    match (old, new) {
+        (None, new) => Some((new?, "added")),
+        (Some(_), Some(new)) => Some((new, "updated")),
+        (Some(old), None) => Some((old, "deleted")),
+    }
+}
