@@ -300,6 +300,7 @@ const FIXED_HASHES: &[(&str, &[&str])] = &[
         "UIDs, and names of nodes, which administrators choose",
         &[
             "crates/evaluation/src/cache.rs",
+            "crates/evaluation/src/cached_pods.rs",
             "crates/evaluation/src/extender_calls.rs",
             "crates/framework/src/nodes.rs",
             "crates/scheduler/src/what_if/cluster.rs",

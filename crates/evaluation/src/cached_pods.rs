@@ -58,7 +58,7 @@ impl Borrow<Uid> for CachedPod {
     }
 }
 
-/// So many that a change after a copy copies few pods, and so few that a copy costs little.
+/// With more, a copy costs more. With fewer, the first changes after a copy do.
 const SHARDS: usize = 256;
 
 /// The pods in the cache, by UID. A copy shares each shard until it changes.
