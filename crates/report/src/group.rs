@@ -87,3 +87,43 @@ pub(crate) fn json(group: &WhyGroup) -> Value {
         "refused": group.refused.as_ref().map(|(pod, message)| json!({ "pod": pod.to_string(), "message": message })),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(obstacle: Option<Obstacle>) -> WhyGroup {
+        WhyGroup {
+            key: GroupKey::of_pods("default/g".into()),
+            min_count: 3,
+            scheduled: 1,
+            waiting: 2,
+            placed: 1,
+            node: None,
+            obstacle,
+            refused: Some((supercargo_framework::testing::pod("p").build().key(), "0/1 nodes".to_owned())),
+        }
+    }
+
+    #[test]
+    fn the_first_line_says_whether_the_group_starts() {
+        let preempts = Obstacle::Unschedulable("too few".to_owned(), true);
+        for (obstacle, expected) in [
+            (None, "PodGroup default/g fits and starts, but without the pod"),
+            (Some(Obstacle::Incomplete), "PodGroup default/g waits for more pods"),
+            (Some(Obstacle::Gated(1)), "PodGroup default/g would fit, but 1 pod waits for scheduling gates"),
+            (Some(preempts), "PodGroup default/g does not fit: too few; preemption makes room for it"),
+        ] {
+            assert_eq!(sentence(&why(obstacle)), expected);
+        }
+        let mut text = String::new();
+        write_group(&mut text, &why(Some(Obstacle::Incomplete))).unwrap();
+        assert_eq!(
+            text.lines().skip(2).collect::<Vec<_>>(),
+            [
+                "  needs 3 pods at once; 1 on nodes, 2 waiting, 1 of these fit together",
+                "  beside the others, default/p fits nowhere: 0/1 nodes",
+            ]
+        );
+    }
+}
