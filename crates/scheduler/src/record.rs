@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use supercargo_framework::{Now, Timestamp};
 use thiserror::Error;
 
-pub use self::capture::{Memory, Restored, restore};
+pub use self::capture::{Memory, Restored, restore, restore_with};
 pub use self::comparison::{Comparer, Comparison, Decision, Difference, Reason};
 pub use self::waking::Waking;
 use crate::effect::Effect;
