@@ -51,8 +51,8 @@ impl Checkpoints {
         self.kept.iter().rev().find(|kept| until.is_none_or(|until| kept.latest <= until))
     }
 
-    /// Keeps the state after this call if the last checkpoint is far enough behind. A scheduler that
-    /// is binding has state that no copy has, so it waits until that is done.
+    /// Keeps the state after this call if the last checkpoint is far enough behind. A scheduler
+    /// that is binding has state that no copy has, so it waits until that is done.
     pub(super) fn note(
         &mut self,
         scheduler: &Scheduler,
@@ -154,8 +154,8 @@ mod tests {
         Now { wall: Timestamp(micros), monotonic: Duration::from_micros(micros as u64) }
     }
 
-    /// Two files with the record of pods that come one after the other. Those with an odd number are
-    /// bound half a second later, and others do not fit, or are tried again and again.
+    /// Two files with the record of pods that come one after the other. Those with an odd number
+    /// are bound half a second later, until the node is full. The others never fit.
     fn record(folder: &Path) -> Vec<PathBuf> {
         let config = Config::default_with(&Catalog::in_tree()).unwrap();
         let scheduler = Scheduler::new(scheduler_options(&config)).unwrap();

@@ -256,5 +256,5 @@ fn pictures_that_differ_are_noticed() {
     let other = difference(&browser, &first, &browser.webp(QUALITY)).0;
     assert!(other > MOST_DIFFERENT, "{other}");
     browser.look((361, 740), "light");
-    assert_eq!(difference(&browser, &first, &browser.webp(QUALITY)).0, 1.0);
+    assert!(difference(&browser, &first, &browser.webp(QUALITY)).0 > 0.99);
 }
