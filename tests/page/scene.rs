@@ -11,7 +11,7 @@ use super::clockwork::{Change, Clockwork, key};
 /// The gates of pod groups, which the page of the record needs, too.
 pub(super) const GATES: &str = "--feature-gates=GenericWorkload=true";
 const BEGIN: &str = "2026-01-15T08:00:00Z";
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 const ZONE: &str = "topology.kubernetes.io/zone";
 const POOL: &str = "node.kubernetes.io/pool";
 const GPU: &str = "gpu.example.com";
@@ -207,7 +207,7 @@ fn devices(clockwork: &mut Clockwork) {
         clockwork.at(Duration::ZERO, Change::Create(pod));
     }
     let mut pod = of_claim("finetune", 0, "");
-    let later = Duration::from_secs(3300);
+    let later = Duration::from_mins(55);
     clockwork.at(later, Change::Create(claim(&pod, 4)));
     pod["spec"].as_object_mut().unwrap().remove("nodeName");
     clockwork.at(later, Change::Create(pod));

@@ -193,7 +193,7 @@ impl Screen {
                     (y, x) = (at[0] - 1, at[1] - 1);
                 }
                 "J" => self.rows.iter_mut().for_each(|row| row.fill((' ', 0))),
-                "m" => style = numbers().last().unwrap() as u8,
+                "m" => style = numbers().next_back().unwrap() as u8,
                 _ => {}
             }
             rest = &sequence[end + 1..];
