@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use supercargo_framework::{Now, Timestamp};
 use thiserror::Error;
 
-pub use self::capture::{Memory, Restored, restore};
+pub use self::capture::{Memory, Restored, restore, restore_with};
 pub use self::comparison::{Comparer, Comparison, Decision, Difference, Reason};
 use crate::effect::Effect;
 use crate::input::Input;
