@@ -183,6 +183,7 @@ impl<Q: Question> Asking<Q> {
                 let (catalog, source) = (catalog.clone(), Arc::clone(source));
                 let answer = spawn_blocking(move || {
                     let (state, as_of) = source.files.state(&catalog, source.config.as_deref(), deadline)?;
+                    deadline.check()?;
                     let answer = question.answer(state, &view)?;
                     Ok(if Q::IS_FILE { answer } else { answer.dated(as_of, view.output) })
                 });
