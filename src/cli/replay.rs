@@ -15,7 +15,9 @@ use supercargo_scheduler::{Options, Scheduler};
 use tokio::time::Instant;
 
 use super::output::{error_line, print, print_error};
-use crate::insight::{Format, NO_ANSWER, TIMELINE_MEMORY, is_wrong_file, key, open_record};
+use crate::insight::{
+    FileCatalog, Format, NO_ANSWER, Reopened, TIMELINE_MEMORY, is_wrong_file, key, open_record,
+};
 use supercargo_owner::options::scheduler_options;
 
 #[derive(Debug, Args)]
@@ -49,12 +51,12 @@ pub(super) struct Replay {
 
 impl Replay {
     pub(super) fn run(&self, catalog: &Catalog) -> Result<ExitCode> {
-        let catalog = self.features.applied_to(catalog)?;
+        let catalog = FileCatalog::new(&self.features, catalog)?;
         let answer = match (&self.with, &self.timeline) {
             (Some(with), _) => self.compare(&catalog, with),
             (None, Some(pod)) => self.history(&catalog, pod).map(|text| (text, true)),
             (None, None) => {
-                let (_, steps) = self.replay(&catalog, |_, _| {})?;
+                let (_, steps) = self.replay(self.open(&catalog)?, |_, _| {})?;
                 print(format!("{steps} steps, every decision the same\n").as_bytes())?;
                 return Ok(ExitCode::SUCCESS);
             }
@@ -73,12 +75,13 @@ impl Replay {
     }
 
     /// How decisions differ with this configuration, and whether none does.
-    fn compare(&self, catalog: &Catalog, with: &Path) -> Result<(String, bool)> {
-        let other = self.options(Config::load_or_default(Some(with), catalog)?);
+    fn compare(&self, catalog: &FileCatalog, with: &Path) -> Result<(String, bool)> {
+        let (first, catalog) = self.open(catalog)?;
+        let other = self.options(Config::load_or_default(Some(with), &catalog)?);
         let mut comparer = Comparer::new(other).with_context(|| with.display().to_string())?;
         let mut unrecorded = None;
         let mut counter = Counter::new();
-        self.replay(catalog, |scheduler, call| {
+        self.replay((first, catalog), |scheduler, call| {
             unrecorded.get_or_insert_with(|| comparer.unrecorded_kinds(scheduler));
             comparer.before(scheduler, call);
             counter.show(comparer.comparison.steps);
@@ -94,12 +97,12 @@ impl Replay {
     }
 
     /// What happened to a pod.
-    fn history(&self, catalog: &Catalog, pod: &str) -> Result<String> {
+    fn history(&self, catalog: &FileCatalog, pod: &str) -> Result<String> {
         let pod = key(pod, None, "default")?;
         let mut waking = Waking::of(pod.clone());
         let mut counter = Counter::new();
         let mut steps = 0;
-        let (mut scheduler, _) = self.replay(catalog, |scheduler, call| {
+        let (mut scheduler, _) = self.replay(self.open(catalog)?, |scheduler, call| {
             waking.before(scheduler, Some(call));
             steps += 1;
             counter.show(steps);
@@ -122,31 +125,41 @@ impl Replay {
         scheduler_options(&config)
     }
 
+    /// The first file, and the catalog with its feature gates.
+    fn open(&self, catalog: &FileCatalog) -> Result<(Reopened, Catalog)> {
+        catalog.open(self.files.first().context("no file is given")?)
+    }
+
     /// Replays the record, and shows `before` each call. Returns the scheduler and the
     /// number of steps.
     fn replay(
         &self,
-        catalog: &Catalog,
+        (first, catalog): (Reopened, Catalog),
         mut before: impl FnMut(&mut Scheduler, &RecordedCall),
     ) -> Result<(Scheduler, usize)> {
-        let own = self.config.as_deref().map(|file| Config::load_or_default(Some(file), catalog));
+        let own = self.config.as_deref().map(|file| Config::load_or_default(Some(file), &catalog));
         let mut own = own.transpose()?;
         let mut configure = |text: &str| {
             // The first one is that of the begin.
             let config = match own.take() {
                 Some(own) => own,
-                None => Config::parse("configuration", text, catalog).map_err(|errors| errors.to_string())?,
+                None => {
+                    Config::parse("configuration", text, &catalog).map_err(|errors| errors.to_string())?
+                }
             };
             Ok(self.options(config))
         };
-        let mut scheduler = None;
+        let (mut scheduler, mut first) = (None, Some(first));
         let (mut steps, mut incomplete): (_, Option<String>) = (0, None);
         for file in &self.files {
             let name = file.display().to_string();
             if let Some(problem) = incomplete {
                 bail!("{problem}, but {name} follows");
             }
-            let record = open_record(file).with_context(|| format!("cannot read {name}"))?;
+            let record = match first.take() {
+                Some(first) => first,
+                None => Box::new(open_record(file).with_context(|| format!("cannot read {name}"))?),
+            };
             let replayed = replay_with(&mut scheduler, record, &mut configure, &mut before);
             let replayed = replayed.with_context(|| name.clone())?;
             incomplete = problem(&replayed).map(|problem| format!("{name}: {problem}"));

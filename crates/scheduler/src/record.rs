@@ -1,7 +1,7 @@
 //! Records the calls of a scheduler, and replays them.
 //!
-//! A record consists of lines of JSON: the configuration, and each call, its time, the answers of
-//! extenders, and the effects. A replay makes the same calls to a new scheduler with the same
+//! A record consists of lines of JSON: the configuration with the feature gates, and each call, its
+//! time, the answers of extenders, and the effects. A replay makes the same calls to a new scheduler with the same
 //! configuration and compares the effects. The hash seed is not part of a record, because no effect
 //! depends on it.
 
@@ -14,7 +14,7 @@ use std::io::{self, BufRead};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use supercargo_framework::{Now, Timestamp};
+use supercargo_framework::{Features, Now, Timestamp};
 use thiserror::Error;
 
 pub use self::capture::{Memory, Restored, restore};
@@ -37,8 +37,9 @@ pub enum Content {
 /// A call to the scheduler.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SchedulerCall {
-    /// No call, but the first line of a file: what follows, and the text of the configuration.
-    Begin(Content, String),
+    /// No call, but the first line of a file: what follows, the text of the configuration, and the
+    /// feature gates. Files of earlier versions have no gates.
+    Begin(Content, String, #[serde(default)] Option<Features>),
     /// `handle`.
     Handle(Box<Input>),
     /// `schedule_one`, with the answers of extenders.
@@ -47,6 +48,12 @@ pub enum SchedulerCall {
     Reconfigure(String),
     /// No call, but what no object shows; in captures only.
     Remember(Box<Memory>),
+}
+
+/// The features of a file that begins with this line; `None` if it does not say.
+pub fn features(first_line: &[u8]) -> Option<Features> {
+    let RecordedCall { call, .. } = serde_json::from_slice(first_line).ok()?;
+    if let SchedulerCall::Begin(_, _, features) = call { features } else { None }
 }
 
 /// A call and its effects.
@@ -83,9 +90,10 @@ pub struct Recorded<L> {
 
 impl<L: StepLog> Recorded<L> {
     /// Records the calls to `scheduler`, which must be new, to `log`. A replay gets the text of the
-    /// configuration and derives the options from it.
+    /// configuration and the scheduler's features, and derives the options from them.
     pub fn new(now: Now, scheduler: Scheduler, configuration: String, mut log: L) -> Self {
-        let call = SchedulerCall::Begin(Content::Record, configuration);
+        let features = Some(scheduler.features.clone());
+        let call = SchedulerCall::Begin(Content::Record, configuration, features);
         log.push(RecordedCall { now, call, effects: Vec::new() });
         Self { scheduler, log }
     }
@@ -250,7 +258,7 @@ pub fn replay_with(
     mut before: impl FnMut(&mut Scheduler, &RecordedCall),
 ) -> Result<Replayed, ReplayError> {
     read(record, |line, step| {
-        if matches!(step.call, SchedulerCall::Begin(Content::Capture, _)) {
+        if matches!(step.call, SchedulerCall::Begin(Content::Capture, ..)) {
             return Err(ReplayError::Capture);
         }
         if let Some(scheduler) = scheduler {
@@ -311,7 +319,7 @@ fn perform(
     mut configure: impl FnMut(&str) -> Result<Options, String>,
 ) -> Result<&mut Scheduler, ReplayError> {
     let invalid = |problem| ReplayError::Configuration { line, problem };
-    if let SchedulerCall::Begin(_, text) = &call {
+    if let SchedulerCall::Begin(_, text, _) = &call {
         if scheduler.is_some() {
             return Err(ReplayError::SecondBegin { line });
         }
