@@ -42,6 +42,27 @@ fn check_gates(file: &str, captured: &str, again: &str) {
     assert_eq!((code, version(&printed), &*warning), (Some(0), "1.37".into(), ""));
 }
 
+/// No name is left, whoever redacts, and questions have the same answers.
+fn check_redacted(file: &str, of_running: (Option<i32>, String, String)) {
+    let path = format!("{file}.redacted");
+    let of_file = || answer(&["capture", "--redact", "--from", file]);
+    let all = [of_running, of_file(), of_file()];
+    for (code, text, error) in &all {
+        assert_eq!((code, &**error), (&Some(0), ""));
+        for name in ["node-a", "node-b", "small", "large"] {
+            assert!(!text.contains(name), "{name} in {text}");
+        }
+        fs::write(&path, text).unwrap();
+        let (code, pending, error) = answer(&["pending", "--from", &path, "--output=json"]);
+        assert_eq!((code, &*error), (Some(1), ""));
+        let pending: Value = serde_json::from_str(&pending).unwrap();
+        let plain = answer(&["pending", "--from", file, "--output=json"]).1;
+        let plain: Value = serde_json::from_str(&plain).unwrap();
+        assert_eq!(pending["pods"], plain["pods"], "{pending:#}");
+    }
+    assert_ne!(all[1].1, all[2].1, "each has a secret of its own");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_capture_and_a_record_answer_as_the_scheduler_did() {
     let server = ApiServer::default();
@@ -82,7 +103,9 @@ async fn a_capture_and_a_record_answer_as_the_scheduler_did() {
     ];
     let answers: Vec<_> =
         questions.iter().map(|(_, question)| answer(&[question, &running[..]].concat())).collect();
+    let redacted = answer(&[&["capture", "--redact"], &running[..]].concat());
     supercargo.stop();
+    check_redacted(&capture, redacted);
     for ((code, question), live) in questions.iter().zip(&answers) {
         let from_file = without_time(answer(&[question, &["--from", &capture][..]].concat()));
         assert_eq!(&from_file, live, "{question:?}");

@@ -7,6 +7,7 @@
 
 mod capture;
 mod comparison;
+mod redaction;
 mod waking;
 
 use std::io::{self, BufRead};
@@ -19,6 +20,7 @@ use thiserror::Error;
 
 pub use self::capture::{Memory, Restored, restore};
 pub use self::comparison::{Comparer, Comparison, Decision, Difference, Reason};
+pub use self::redaction::{Pseudonyms, Redaction, RedactionError};
 pub use self::waking::Waking;
 use crate::effect::Effect;
 use crate::input::Input;

@@ -27,6 +27,7 @@ mod profiles;
 mod queueing;
 mod reconfigure;
 mod record;
+mod redaction;
 mod status_patches;
 mod tables;
 mod test_bed;

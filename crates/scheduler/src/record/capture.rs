@@ -31,6 +31,14 @@ pub struct Memory {
     timeline: Vec<Entry>,
 }
 
+impl Memory {
+    /// The same with other allocations.
+    pub(super) fn with_allocations(self, change: impl Fn(&Object) -> Object) -> Self {
+        let allocations = self.allocations.iter().map(|claim| Arc::new(change(claim))).collect();
+        Self { allocations, ..self }
+    }
+}
+
 impl Scheduler {
     fn memory(&self) -> Memory {
         let nomination =
