@@ -6,6 +6,7 @@
 //! depends on it.
 
 mod capture;
+mod closed_loop;
 mod comparison;
 mod redaction;
 mod waking;
@@ -19,6 +20,7 @@ use supercargo_framework::{Features, Now, Timestamp};
 use thiserror::Error;
 
 pub use self::capture::{Memory, Restored, restore};
+pub use self::closed_loop::{ClosedLoop, ClosedLoopError, ModelledPod, ModelledRun, Placement, Usage};
 pub use self::comparison::{Comparer, Comparison, Decision, Difference, Reason};
 pub use self::redaction::{Pseudonyms, Redaction, RedactionError};
 pub use self::waking::Waking;
@@ -249,31 +251,53 @@ pub fn replay(
     record: impl BufRead,
     configure: impl FnMut(&str) -> Result<Options, String>,
 ) -> Result<Replayed, ReplayError> {
-    replay_with(scheduler, record, configure, |_, _| {})
+    replay_with(scheduler, record, configure, &mut |_: &mut Scheduler, _: &RecordedCall| {})
 }
 
-/// The same, and shows `before` the scheduler and each call before it is made.
+/// Sees each call of a replay.
+pub trait Companion {
+    /// To be called with the text of the first configuration.
+    fn begin(&mut self, _configuration: &str) {}
+
+    /// To be called before the call is made; not before the begin, which creates the scheduler.
+    fn before(&mut self, scheduler: &mut Scheduler, call: &RecordedCall);
+
+    /// To be called after it, with the effects, which are as recorded.
+    fn after(&mut self, _scheduler: &mut Scheduler, _effects: &[Effect]) {}
+}
+
+impl<F: FnMut(&mut Scheduler, &RecordedCall)> Companion for F {
+    fn before(&mut self, scheduler: &mut Scheduler, call: &RecordedCall) {
+        self(scheduler, call);
+    }
+}
+
+/// The same with a companion, such as a function that sees the scheduler and each call before it is
+/// made.
 pub fn replay_with(
     scheduler: &mut Option<Scheduler>,
     record: impl BufRead,
     mut configure: impl FnMut(&str) -> Result<Options, String>,
-    mut before: impl FnMut(&mut Scheduler, &RecordedCall),
+    companion: &mut impl Companion,
 ) -> Result<Replayed, ReplayError> {
     read(record, |line, step| {
         if matches!(step.call, SchedulerCall::Begin(Content::Capture, ..)) {
             return Err(ReplayError::Capture);
         }
+        if let SchedulerCall::Begin(_, configuration, _) = &step.call {
+            companion.begin(configuration);
+        }
         if let Some(scheduler) = scheduler {
-            before(scheduler, &step);
+            companion.before(scheduler, &step);
         }
         let scheduler = perform(scheduler, step.now, step.call, line, &mut configure)?;
         let effects = scheduler.take_effects();
         let replayed: Vec<_> = effects.iter().map(|effect| format!("{effect:?}")).collect();
-        if replayed == step.effects {
-            Ok(true)
-        } else {
-            Err(ReplayError::Differs { line, recorded: step.effects, replayed })
+        if replayed != step.effects {
+            return Err(ReplayError::Differs { line, recorded: step.effects, replayed });
         }
+        companion.after(scheduler, &effects);
+        Ok(true)
     })
 }
 

@@ -2,7 +2,9 @@
 
 mod binding;
 mod capture;
+mod capture_histories;
 mod claims;
+mod closed_loop;
 mod coexistence;
 mod comparison;
 mod composite_groups;

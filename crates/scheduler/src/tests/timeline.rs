@@ -158,8 +158,8 @@ fn a_replay_of_a_record_tells_what_woke_a_pod() {
     let mut waking = Waking::of(key("vip"));
     let log = log.0.lock().unwrap();
     let configure = |_: &str| Ok(with_log());
-    replay_with(&mut scheduler, &log[..], configure, |scheduler, call| waking.before(scheduler, Some(call)))
-        .unwrap();
+    let mut before = |scheduler: &mut Scheduler, call: &RecordedCall| waking.before(scheduler, Some(call));
+    replay_with(&mut scheduler, &log[..], configure, &mut before).unwrap();
     let mut scheduler = scheduler.unwrap();
     waking.before(&mut scheduler, None);
     assert_eq!(history(&scheduler, "vip"), expected);
