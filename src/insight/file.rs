@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use supercargo_config::{Catalog, Config};
+use supercargo_config::Config;
 use supercargo_framework::Timestamp;
 use supercargo_scheduler::Fork;
 use supercargo_scheduler::record::{ReplayError, restore};
 
+use super::file_catalog::FileCatalog;
 use super::progress::Deadline;
 use super::question::{LONG, State};
 use crate::cli::output::print_error;
@@ -59,7 +60,7 @@ impl Files {
     pub(crate) fn at(
         &self,
         until: Timestamp,
-        catalog: &Catalog,
+        catalog: &FileCatalog,
         config: Option<&Path>,
     ) -> Result<(Fork, Arc<Config>)> {
         let files = Self { until: Some(until), ..self.clone() };
@@ -75,10 +76,13 @@ impl Files {
     /// The state that they lead to, and its time. `config` is another configuration than theirs.
     pub(super) fn state(
         &self,
-        catalog: &Catalog,
+        catalog: &FileCatalog,
         config: Option<&Path>,
         deadline: Deadline,
     ) -> Result<(State, Timestamp)> {
+        let path = self.files.first().context("no file is given")?;
+        let (first, catalog) = catalog.open(path)?;
+        let catalog = &catalog;
         let own = config.map(|file| Config::load_or_default(Some(file), catalog)).transpose()?;
         let mut current = own.clone().map(with_timeline);
         let mut configure = |text: &str| {
@@ -90,9 +94,13 @@ impl Files {
             current.as_ref().map(scheduler_options).ok_or_else(String::new)
         };
         let (mut scheduler, mut last, mut is_over) = (None, None, false);
+        let mut first = Some(first);
         for file in &self.files {
             let name = || file.display().to_string();
-            let record = open(file).with_context(|| format!("cannot read {}", name()))?;
+            let record = match first.take() {
+                Some(first) => first,
+                None => Box::new(open(file).with_context(|| format!("cannot read {}", name()))?),
+            };
             let restored = restore(&mut scheduler, record, &mut configure, self.until).with_context(name)?;
             if restored.steps > 0 {
                 last = Some(restored.now);

@@ -106,7 +106,7 @@ pub fn moment(time: Timestamp) -> String {
 }
 
 /// A duration with at most two units.
-fn duration(duration: Duration) -> String {
+pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         0 => format!("{}ms", duration.as_millis()),

@@ -31,6 +31,14 @@ pub struct Memory {
     timeline: Vec<Entry>,
 }
 
+impl Memory {
+    /// The same with other allocations.
+    pub(super) fn with_allocations(self, change: impl Fn(&Object) -> Object) -> Self {
+        let allocations = self.allocations.iter().map(|claim| Arc::new(change(claim))).collect();
+        Self { allocations, ..self }
+    }
+}
+
 impl Scheduler {
     fn memory(&self) -> Memory {
         let nomination =
@@ -80,7 +88,8 @@ impl Fork {
     ) -> ControlFlow<B> {
         let now = self.now();
         let mut show = |it| call(RecordedCall { now, call: it, effects: Vec::new() });
-        show(SchedulerCall::Begin(Content::Capture, configuration))?;
+        let features = Some(self.features().clone());
+        show(SchedulerCall::Begin(Content::Capture, configuration, features))?;
         let mut add = |input| show(SchedulerCall::Handle(Box::new(input)));
         let scheduler = &mut self.scheduler;
         scheduler.cache.refreshed();
@@ -163,7 +172,7 @@ pub fn restore(
         }
         (restored.steps, restored.now) = (line, step.now);
         match step.call {
-            SchedulerCall::Begin(Content::Capture, _) => is_incomplete = true,
+            SchedulerCall::Begin(Content::Capture, ..) => is_incomplete = true,
             SchedulerCall::Remember(_) => is_incomplete = false,
             _ => {}
         }

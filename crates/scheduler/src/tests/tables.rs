@@ -3,6 +3,7 @@
 mod claims;
 mod edges;
 mod histories;
+mod redaction;
 mod steps;
 mod tally;
 mod templates;
