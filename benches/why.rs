@@ -8,10 +8,15 @@ use supercargo_benches::{Bench, default_options};
 use supercargo_framework::TaintEffect;
 use supercargo_framework::pod::OwnerRef;
 use supercargo_framework::testing::{node, pod};
+use supercargo_page::Overview;
+use supercargo_report::overview;
 use supercargo_scheduler::{Fork, Input, Notification, Verb};
 
 /// The number of nodes that are drained.
 const DRAINED: usize = 20;
+/// The number of open pages, and of nodes that change between two updates of them.
+const WATCHERS: usize = 10;
+const CHANGED: usize = 100;
 
 /// A cluster of full nodes, a third of them tainted. Their pods are of ReplicaSets.
 fn full(nodes: usize) -> Bench {
@@ -92,5 +97,35 @@ fn why(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, why);
+/// What an update of open pages costs, four times a second: a copy, on the owner's thread, and what
+/// follows on others. Each page lacks changes that no other one lacks, as slow browsers do.
+fn page(criterion: &mut Criterion) {
+    let nodes = 5000;
+    let mut bench = full(nodes);
+    let mut sent: Vec<Overview> = Vec::new();
+    for watcher in 0..WATCHERS {
+        sent.push(overview(&fork(&bench)));
+        for i in 0..CHANGED {
+            let (name, on) =
+                (format!("new-{watcher}-{i}"), format!("node-{}", (watcher * CHANGED + i) % nodes));
+            let new = Arc::new(pod(&name).request("cpu", "500m").node(&on).build());
+            bench.handle(Input::AssignedPod(Notification::Added(new)));
+        }
+    }
+    let mut group = criterion.benchmark_group("page");
+    group.sample_size(10);
+    group.bench_function(BenchmarkId::new("copy", nodes), |b| b.iter(|| fork(&bench)));
+    let copy = fork(&bench);
+    group.bench_function(BenchmarkId::new("overview", nodes), |b| b.iter(|| overview(&copy)));
+    let now = overview(&copy);
+    group.bench_function(BenchmarkId::new("changes-for-10-pages", nodes), |b| {
+        b.iter(|| {
+            let text = |old| now.changes_since(old).map(|changes| changes.json(&now).to_string().len());
+            sent.iter().filter_map(text).sum::<usize>()
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, why, page);
 criterion_main!(benches);

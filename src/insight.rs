@@ -7,6 +7,7 @@
 
 mod ask;
 mod capture;
+mod checkpoints;
 mod cluster;
 mod empty;
 pub(crate) mod endpoint;
@@ -27,6 +28,7 @@ mod why;
 
 pub(crate) use self::ask::{Ask, Watched};
 pub(crate) use self::capture::CaptureQuestion;
+pub(crate) use self::checkpoints::Checkpoints;
 pub(crate) use self::empty::Empty;
 pub(crate) use self::endpoint::GOOD;
 pub(crate) use self::file::{Files, TIMELINE_MEMORY, is_wrong_file, open as open_record};

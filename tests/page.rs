@@ -7,11 +7,15 @@ mod answers;
 mod bed;
 mod browser;
 mod checks;
+mod clockwork;
 mod doors;
 mod hostile;
 mod outage;
+mod pictures;
 mod replay;
+mod scene;
 mod size;
 mod tour;
 
 pub(crate) use bed::Door;
+pub(crate) use pictures::REWRITE;

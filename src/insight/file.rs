@@ -1,18 +1,21 @@
 //! Questions to a capture, or to a record.
 
+use std::cell::{Cell, RefCell};
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use supercargo_config::Config;
 use supercargo_framework::Timestamp;
-use supercargo_scheduler::Fork;
-use supercargo_scheduler::record::{ReplayError, restore};
+use supercargo_scheduler::record::{ReplayError, Restored, restore_with};
+use supercargo_scheduler::{Fork, Scheduler};
 
-use super::file_catalog::FileCatalog;
+use super::checkpoints::{Checkpoints, Counted, Place};
+use super::file_catalog::{FileCatalog, Reopened};
 use super::progress::Deadline;
 use super::question::{LONG, State};
 use crate::cli::output::print_error;
@@ -25,6 +28,15 @@ pub(crate) const TIMELINE_MEMORY: usize = 1 << 30;
 pub(crate) fn open(path: &Path) -> io::Result<BufReader<File>> {
     let file = File::open(path)?;
     if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(BufReader::new(file)) }
+}
+
+/// Opens a file behind these bytes.
+fn open_at(path: &Path, bytes: u64) -> io::Result<Reopened> {
+    let mut file = open(path)?;
+    if bytes > 0 {
+        file.seek(SeekFrom::Start(bytes))?;
+    }
+    Ok(Box::new(file))
 }
 
 /// Whether a file is not the one that the command needs.
@@ -56,15 +68,19 @@ impl Files {
         Self { files, until: None }
     }
 
-    /// The state at this time, and the configuration.
+    /// The state at this time, and the configuration. It continues from a checkpoint, if one is
+    /// before this time, and adds checkpoints if they are new.
     pub(crate) fn at(
         &self,
         until: Timestamp,
         catalog: &FileCatalog,
         config: Option<&Path>,
+        checkpoints: &mut Checkpoints,
     ) -> Result<(Fork, Arc<Config>)> {
         let files = Self { until: Some(until), ..self.clone() };
-        let (State { fork, config, .. }, _) = files.state(catalog, config, Deadline::after(LONG))?;
+        let restored = files.restored(catalog, config, Deadline::after(LONG), checkpoints);
+        checkpoints.end();
+        let (State { fork, config, .. }, _) = restored?;
         Ok((fork, config))
     }
 
@@ -80,28 +96,55 @@ impl Files {
         config: Option<&Path>,
         deadline: Deadline,
     ) -> Result<(State, Timestamp)> {
+        self.restored(catalog, config, deadline, &mut Checkpoints::default())
+    }
+
+    fn restored(
+        &self,
+        catalog: &FileCatalog,
+        config: Option<&Path>,
+        deadline: Deadline,
+        checkpoints: &mut Checkpoints,
+    ) -> Result<(State, Timestamp)> {
         let path = self.files.first().context("no file is given")?;
         let (first, catalog) = catalog.open(path)?;
         let catalog = &catalog;
         let own = config.map(|file| Config::load_or_default(Some(file), catalog)).transpose()?;
-        let mut current = own.clone().map(with_timeline);
+        let current = RefCell::new(own.clone().map(with_timeline));
+        let current_text = RefCell::new(String::new());
+        let options = || current.borrow().as_ref().map(scheduler_options).ok_or_else(String::new);
         let mut configure = |text: &str| {
             if own.is_none() {
                 let new =
                     Config::parse("configuration", text, catalog).map_err(|errors| errors.to_string())?;
-                current = Some(with_timeline(new));
+                *current.borrow_mut() = Some(with_timeline(new));
             }
-            current.as_ref().map(scheduler_options).ok_or_else(String::new)
+            text.clone_into(&mut current_text.borrow_mut());
+            options()
         };
         let (mut scheduler, mut last, mut is_over) = (None, None, false);
         let mut first = Some(first);
-        for file in &self.files {
+        let mut begin = Place::default();
+        if let Some(checkpoint) = checkpoints.before(self.until) {
+            let options = configure(&checkpoint.configuration).map_err(anyhow::Error::msg)?;
+            scheduler = Some(checkpoint.scheduler(options)?);
+            (begin, last) = (checkpoint.place, Some(checkpoint.now()));
+        }
+        for (number, file) in self.files.iter().enumerate().skip(begin.file) {
             let name = || file.display().to_string();
-            let record = match first.take() {
+            let skipped = if number == begin.file { begin.bytes } else { 0 };
+            let record = match first.take().filter(|_| begin == Place::default()) {
                 Some(first) => first,
-                None => Box::new(open(file).with_context(|| format!("cannot read {}", name()))?),
+                None => open_at(file, skipped).with_context(|| format!("cannot read {}", name()))?,
             };
-            let restored = restore(&mut scheduler, record, &mut configure, self.until).with_context(name)?;
+            let bytes = Rc::new(Cell::new(skipped));
+            let record = Counted::new(record, Rc::clone(&bytes));
+            let after = |scheduler: &Scheduler, restored: &Restored| {
+                let place = Place { file: number, bytes: bytes.get() };
+                checkpoints.note(scheduler, restored, (current_text.borrow().as_str(), place), options);
+            };
+            let restored =
+                restore_with(&mut scheduler, record, &mut configure, self.until, after).with_context(name)?;
             if restored.steps > 0 {
                 last = Some(restored.now);
             }
@@ -116,7 +159,7 @@ impl Files {
         ensure!(last.is_some() || !is_over, "the record begins after --at");
         let empty = || format!("{}: the file is empty", self.files[0].display());
         let (scheduler, now) = scheduler.zip(last).with_context(empty)?;
-        let config = current.context("a scheduler has a configuration")?;
+        let config = current.into_inner().context("a scheduler has a configuration")?;
         if let Some(until) = self.until.filter(|until| !is_over && now.wall < *until) {
             let (end, until) = (now.wall.to_rfc3339(), until.to_rfc3339());
             print_error(&format!("warning: the record ends at {end}, before --at={until}"));

@@ -42,7 +42,15 @@ pub(super) const EVENTS: &str = "text/event-stream";
 pub(super) struct Live {
     insight: Arc<Insight>,
     last: Mutex<Option<Frame>>,
+    changes: parking_lot::Mutex<Option<Changes>>,
     watchers: Arc<Semaphore>,
+}
+
+/// The last event of changes. Watchers that keep up get the same one.
+struct Changes {
+    /// The number of the overview before, and the number and the time of the one after.
+    between: (u64, u64, Timestamp),
+    text: Bytes,
 }
 
 /// An overview.
@@ -57,7 +65,8 @@ struct Frame {
 
 impl Live {
     pub(super) fn new(insight: Arc<Insight>) -> Self {
-        Self { insight, last: Mutex::default(), watchers: Arc::new(Semaphore::new(MOST_WATCHERS)) }
+        let watchers = Arc::new(Semaphore::new(MOST_WATCHERS));
+        Self { insight, last: Mutex::default(), changes: parking_lot::Mutex::default(), watchers }
     }
 
     /// The overview as it is.
@@ -110,6 +119,20 @@ impl Live {
         let until = Instant::now() + if overview.nodes() > MOST_TILES { LONG_PERIOD } else { PERIOD };
         let frame = Frame { sequence, overview, as_of, until };
         Ok(last.insert(frame).clone())
+    }
+
+    /// What has changed between two overviews.
+    fn changes(&self, old: &Frame, new: &Frame) -> Bytes {
+        let between = (old.sequence, new.sequence, new.as_of);
+        let mut last = self.changes.lock();
+        if let Some(known) = last.as_ref().filter(|known| known.between == between) {
+            return known.text.clone();
+        }
+        let text = match new.overview.changes_since(&old.overview) {
+            Some(changes) => event("changes", &new.signed(changes.json(&new.overview))),
+            None => event("snapshot", &new.snapshot()),
+        };
+        last.insert(Changes { between, text }).text.clone()
     }
 }
 
@@ -182,10 +205,7 @@ impl Watcher {
         if new.sequence == old.sequence {
             return (Instant::now() >= self.heartbeat).then(|| event("heartbeat", &new.signed(json!({}))));
         }
-        Some(match new.overview.changes_since(&old.overview) {
-            Some(changes) => event("changes", &new.signed(changes.json(&new.overview))),
-            None => event("snapshot", &new.snapshot()),
-        })
+        Some(self.live.changes(&old, new))
     }
 }
 
@@ -236,6 +256,25 @@ mod tests {
             (&changed["at"], &changed["pods"], &changed["cpu"]),
             (&json!([0]), &json!([2]), &json!([100]))
         );
+    }
+
+    #[tokio::test]
+    async fn watchers_that_keep_up_share_the_changes() {
+        let (insight, _owner) = owner();
+        let live = Arc::new(Live::new(Arc::clone(&insight)));
+        let before = Arc::clone(&live).frame().await.unwrap();
+        add_pod(&insight, "a");
+        let after = loop {
+            sleep_until(live.last.lock().await.as_ref().unwrap().until).await;
+            let frame = Arc::clone(&live).frame().await.unwrap();
+            if frame.sequence > before.sequence {
+                break frame;
+            }
+        };
+        let [one, other] = [(), ()].map(|()| live.changes(&before, &after));
+        assert_eq!((one.as_ptr(), one.len()), (other.as_ptr(), other.len()));
+        let none = live.changes(&after, &after);
+        assert!(none != one && none.starts_with(b"event: changes"), "{none:?}");
     }
 
     #[tokio::test]

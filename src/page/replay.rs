@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use super::seeks::Seeks;
 use super::{PATH, data, endpoint, files};
 use crate::insight::endpoint::Insight;
-use crate::insight::{FileCatalog, Files, open_record};
+use crate::insight::{Checkpoints, FileCatalog, Files, open_record};
 use crate::reload::Generation;
 use supercargo_owner::owner::{Mailbox, Message};
 use supercargo_telemetry::metrics::Metrics;
@@ -46,6 +46,7 @@ pub(super) struct Replay {
     config: Option<PathBuf>,
     catalog: FileCatalog,
     extent: Extent,
+    checkpoints: Mutex<Checkpoints>,
     shown: Arc<Shown>,
     time: Arc<ShownTime>,
     generations: watch::Sender<Generation>,
@@ -72,6 +73,8 @@ struct Extent {
     begin: Timestamp,
     end: Timestamp,
     cycles: Vec<usize>,
+    /// The number of lines.
+    calls: usize,
 }
 
 /// What a line of a record has of interest here.
@@ -97,7 +100,9 @@ impl Replay {
     ) -> Result<Arc<Self>> {
         let extent = Extent::read(&paths)?;
         let files = Files::new(paths);
-        let (fork, current) = files.at(extent.end, &catalog, config.as_deref())?;
+        let mut checkpoints = Checkpoints::of(extent.calls);
+        let (fork, current) = files.at(extent.end, &catalog, config.as_deref(), &mut checkpoints)?;
+        let checkpoints = Mutex::new(checkpoints);
         let catalog = catalog.without_warning();
         // A copy has plugins of its own, with the gates of the file.
         let copies = catalog.clone().without_file().with_features(current.features.clone());
@@ -112,7 +117,18 @@ impl Replay {
         let clock = Arc::clone(&time) as Arc<dyn Clock>;
         let insight = Arc::new(Insight::new(mailbox, clock, followed, copies, metrics, synced));
         let seeks = Seeks::new(extent.end);
-        Ok(Arc::new(Self { files, config, catalog, extent, shown, time, generations, insight, seeks }))
+        Ok(Arc::new(Self {
+            files,
+            config,
+            catalog,
+            extent,
+            checkpoints,
+            shown,
+            time,
+            generations,
+            insight,
+            seeks,
+        }))
     }
 
     /// The page, with a place for the scrub bar.
@@ -148,7 +164,7 @@ impl Replay {
                 return QueryResponse::error(StatusCode::UNPROCESSABLE_ENTITY, problem);
             }
         }
-        let Extent { begin, end, cycles } = &self.extent;
+        let Extent { begin, end, cycles, .. } = &self.extent;
         let now = self.time.now().wall;
         let answer = json!({
             "kind": "Replay",
@@ -163,7 +179,10 @@ impl Replay {
 
     async fn restore(self: Arc<Self>, to: Timestamp) -> Result<()> {
         let replay = Arc::clone(&self);
-        let restored = spawn_blocking(move || replay.files.at(to, &replay.catalog, replay.config.as_deref()));
+        let restored = spawn_blocking(move || {
+            let mut checkpoints = replay.checkpoints.lock();
+            replay.files.at(to, &replay.catalog, replay.config.as_deref(), &mut checkpoints)
+        });
         let (fork, config) = restored.await.context("a plugin panicked")??;
         self.show(fork, config);
         self.insight.forget_copy().await;
@@ -193,13 +212,13 @@ fn own(shown: Arc<Shown>) -> Mailbox {
 
 impl Extent {
     fn read(paths: &[PathBuf]) -> Result<Self> {
-        let (mut times, mut cycles) = (Vec::new(), Vec::new());
+        let (mut times, mut cycles, mut calls) = (Vec::new(), Vec::new(), 0);
         for path in paths {
-            read_times(path, &mut times, &mut cycles).with_context(|| path.display().to_string())?;
+            calls += read_times(path, &mut times, &mut cycles).with_context(|| path.display().to_string())?;
         }
         let (begin, end) = (times.iter().min().copied(), times.iter().max().copied());
         let (begin, end) = begin.zip(end).context("the record is empty")?;
-        Ok(Self { begin, end, cycles: bars(begin, end, &cycles) })
+        Ok(Self { begin, end, cycles: bars(begin, end, &cycles), calls })
     }
 
     /// The last time in the record of this millisecond: the page knows whole milliseconds only.
@@ -209,11 +228,11 @@ impl Extent {
     }
 }
 
-/// Adds the first and the last time of a file, and the time of each cycle. A line that is cut off
-/// ends it, as after a crash.
-fn read_times(path: &Path, times: &mut Vec<Timestamp>, cycles: &mut Vec<Timestamp>) -> Result<()> {
+/// Adds the first and the last time of a file, and the time of each cycle. Returns the number of
+/// lines. A line that is cut off ends it, as after a crash.
+fn read_times(path: &Path, times: &mut Vec<Timestamp>, cycles: &mut Vec<Timestamp>) -> Result<usize> {
     let (mut record, mut text) = (open_record(path).context("cannot be read")?, Vec::new());
-    let mut last = None;
+    let (mut last, mut lines) = (None, 0);
     while record.read_until(b'\n', &mut text).context("cannot be read")? > 0 {
         let Ok(Line { now, call }) = serde_json::from_slice(&text) else {
             ensure!(!text.ends_with(b"\n"), "it is neither a record nor a capture");
@@ -225,10 +244,11 @@ fn read_times(path: &Path, times: &mut Vec<Timestamp>, cycles: &mut Vec<Timestam
         if call.cycle.is_some() {
             cycles.push(now.wall);
         }
+        lines += 1;
         text.clear();
     }
     times.extend(last);
-    Ok(())
+    Ok(lines)
 }
 
 /// How many of these times are in each part; nothing of a moment.
@@ -269,7 +289,8 @@ mod tests {
         let [other, cycle] = ["{\"Reconfigure\":\"\"}", "{\"ScheduleOne\":[]}"];
         let text = line(1000, other) + &line(2000, cycle) + &line(121_000, cycle) + "{\"now\":";
         let file = file(&text);
-        let Extent { begin, end, cycles } = Extent::read(&[file.path().to_owned()]).unwrap();
+        let Extent { begin, end, cycles, calls } = Extent::read(&[file.path().to_owned()]).unwrap();
+        assert_eq!(calls, 3);
         assert_eq!((begin, end), (Timestamp(1000), Timestamp(121_000)));
         assert_eq!((cycles.len(), cycles[1], cycles[BARS - 1]), (BARS, 1, 1));
         assert_eq!(cycles.iter().sum::<usize>(), 2);
@@ -277,7 +298,8 @@ mod tests {
 
     #[test]
     fn a_time_means_the_end_of_its_millisecond() {
-        let extent = Extent { begin: Timestamp(1_500), end: Timestamp(9_300), cycles: Vec::new() };
+        let (begin, end) = (Timestamp(1_500), Timestamp(9_300));
+        let extent = Extent { begin, end, cycles: Vec::new(), calls: 0 };
         for (time, expected) in [(0, 1_500), (1_000, 1_999), (2_000, 2_999), (9_000, 9_300), (20_000, 9_300)]
         {
             assert_eq!(extent.end_of_milli(Timestamp(time)), Timestamp(expected), "{time}");

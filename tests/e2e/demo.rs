@@ -1,5 +1,6 @@
 //! `supercargo demo` on a terminal, in a pipe, and with given manifests.
 
+mod recording;
 mod terminal;
 
 use std::fs;

@@ -234,7 +234,7 @@ fn answers_follow_the_state_and_leave_what_is_in_use() {
     browser.wait_for("h1", "250 nodes hold 0 pods");
     // The number of canvases has a limit, and so has a share.
     assert_eq!(browser.run("return document.querySelectorAll('canvas').length"), MOST_BLOCKS);
-    browser.wait_for(".map", "50 more pools in the table only");
+    browser.wait_for(".map", "200 of 250 shown as tiles");
     browser.run("document.querySelector('canvas').focus()");
     browser.wait_for(".readout", "CPU > 127 %");
 
@@ -458,7 +458,7 @@ fn a_table_of_nodes_keeps_its_rows_and_says_when_it_is_older() {
     let (script, _page, _stop) = open(&browser, &runtime);
     browser.wait_for("h1", "250 nodes hold 0 pods");
     browser.click(".twin summary");
-    browser.wait_for(".twin .more", "Show more of 250 rows");
+    browser.wait_for(".twin .more", "200 of 250 shown");
     let rows = || browser.run("return document.querySelector('.twin tbody').rows.length");
     assert_eq!(rows(), MOST_ROWS);
     browser.click(".twin .more");
@@ -495,4 +495,37 @@ fn a_browser_without_storage_and_a_lost_server_have_no_blank_page() {
     browser.open("about:blank");
     browser.open(&format!("{page}#secret=x"));
     browser.wait_for(".problem", "The server cannot be reached");
+}
+
+#[test]
+fn a_paused_page_stays_as_it_is() {
+    let Some(browser) = Browser::start() else { return };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (script, page, _stop) = open(&browser, &runtime);
+    browser.wait_for("h1", "250 nodes hold 0 pods");
+    script.is_changing.store(true, Ordering::SeqCst);
+    let headline = || browser.text("h1");
+    let changes = || (!headline().contains("hold 0 pods")).then_some(());
+    eventually("the overview changes", PATIENCE, changes, headline);
+    browser.open(&format!("{page}#/node/n"));
+    wait_for_number(&browser, ".labels", "asked=", 2);
+
+    // There is no stream, and nothing asks for it or for the node.
+    browser.click("#pause");
+    browser.wait_for("#state", "paused");
+    let closed = || (script.closed.load(Ordering::SeqCst) == 1).then_some(());
+    eventually("the stream ends", PATIENCE, closed, String::new);
+    let (shown, asked) = (browser.text("main"), script.asked("node"));
+    // Another view of the same state can be opened.
+    browser.open(&format!("{page}#/capacity?pod=default%2Fp"));
+    browser.wait_for("h1", "fits 1");
+    assert_eq!((script.asked("stream"), script.asked("node")), (1, asked));
+    browser.open(&format!("{page}#/node/n"));
+    browser.wait_for(".labels", &format!("asked={}", asked + 1));
+    assert_ne!(browser.text("main"), shown);
+    assert_eq!(browser.run("return document.getElementById('banner').hidden"), true);
+
+    browser.click("#pause");
+    wait_for_number(&browser, ".labels", "asked=", asked + 2);
+    assert_eq!((browser.text("#state"), script.asked("stream")), ("live".to_owned(), 2));
 }

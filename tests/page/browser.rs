@@ -1,8 +1,6 @@
 //! A browser that a test drives: a small WebDriver client over plain HTTP.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -18,10 +16,16 @@ use crate::support::{self, eventually};
 
 /// The variable that demands a browser, as in CI. Otherwise a machine without one skips the suite.
 const DEMAND: &str = "SUPERCARGO_REQUIRE_BROWSER";
+/// The variable with the file `axe.min.js` of the npm package axe-core.
+const AXE: &str = "SUPERCARGO_AXE";
+/// The browser of the tests has these fonts only, so that its pictures are the same everywhere.
+const FONTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page/fonts.conf");
 /// How long a page may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 /// Milliseconds that a script or the loading of a page may take. By default they are 30,000.
 const LIMIT: u32 = 70_000;
+/// The rules of WCAG 2.2, levels A and AA, in axe-core.
+const WCAG: [&str; 5] = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
 /// One browser at a time: each needs half a gigabyte.
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -29,6 +33,8 @@ static ONE: Mutex<()> = Mutex::new(());
 pub(super) struct Browser {
     port: u16,
     session: String,
+    /// The rules for accessibility: a script.
+    axe: Option<String>,
     _driver: ChildProcess,
     _one: MutexGuard<'static, ()>,
 }
@@ -40,26 +46,31 @@ impl Browser {
         let one = ONE.lock();
         let mut command = Command::new("chromedriver");
         command.arg("--port=0").stdin(Stdio::null()).stderr(Stdio::null());
+        command.env("FONTCONFIG_FILE", FONTS).env("TZ", "UTC");
         // A pipe of its own: the output goes on after the first lines.
         let (mut output, input) = std::io::pipe().unwrap();
         command.stdout(input);
         let driver = match ChildProcess::spawn(&mut command, None) {
             Ok(driver) => driver,
             Err(error) => {
-                let advice = format!(
+                skip(&format!(
                     "no browser: install the Debian packages chromium and chromium-driver: {error:#}"
-                );
-                assert!(std::env::var_os(DEMAND).is_none_or(|value| value != "1"), "{advice}");
-                eprintln!("skipped: {advice}");
+                ));
                 return None;
             }
         };
         drop(command);
         let port = port(&mut output);
         std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
-        let mut browser = Self { port, session: String::new(), _driver: driver, _one: one };
-        let mut args =
-            vec!["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb"];
+        let mut browser = Self { port, session: String::new(), axe: axe(), _driver: driver, _one: one };
+        let mut args = vec![
+            "--headless=new",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--disable-lcd-text",
+            "--font-render-hinting=none",
+            "--force-color-profile=srgb",
+        ];
         if rustix::process::getuid().is_root() {
             // Chromium refuses to run as root otherwise, as in a container.
             args.push("--no-sandbox");
@@ -82,6 +93,20 @@ impl Browser {
     /// Runs a script: the body of a function.
     pub(super) fn run(&self, script: &str) -> Value {
         self.call("/execute/sync", &json!({ "script": script, "args": [] }))
+    }
+
+    /// The violations that axe-core finds; none without it. The content security policy forbids
+    /// scripts of others on the page, but not those of the driver.
+    pub(super) fn violations(&self) -> Vec<Value> {
+        let Some(axe) = &self.axe else { return Vec::new() };
+        if self.run("return typeof axe === 'undefined'") == true {
+            self.run(axe);
+        }
+        let run = "const { violations } = await axe.run(document, options);
+            return violations.flatMap(({ id, nodes }) => nodes.map(({ target, failureSummary }) => `${id}: ${target}: ${failureSummary}`));";
+        let options = json!({ "runOnly": WCAG, "resultTypes": ["violations"], "iframes": false });
+        let found = self.run(&format!("const options = {options}; return (async () => {{ {run} }})()"));
+        found.as_array().unwrap().clone()
     }
 
     /// The text of an element; empty if there is none.
@@ -136,11 +161,16 @@ impl Browser {
         self.call("/goog/cdp/execute", &json!({ "cmd": command, "params": parameters }))
     }
 
-    /// Writes a picture of the window.
-    pub(super) fn picture(&self, file: &Path) {
-        let picture = self.send("GET", &format!("{}/screenshot", self.session), &Value::Null);
-        let bytes = STANDARD.decode(picture.as_str().unwrap()).unwrap();
-        File::create(file).unwrap().write_all(&bytes).unwrap();
+    /// A picture of the window.
+    pub(super) fn webp(&self, quality: u32) -> Vec<u8> {
+        let format = json!({ "format": "webp", "quality": quality });
+        let picture = self.devtools("Page.captureScreenshot", &format);
+        STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()
+    }
+
+    /// Keeps scrollbars out of pictures.
+    pub(super) fn hide_scrollbars(&self) {
+        self.devtools("Emulation.setScrollbarsHidden", &json!({ "hidden": true }));
     }
 
     /// What the console says since the last call: errors, and violations of the content security
@@ -170,6 +200,21 @@ impl Drop for Browser {
     fn drop(&mut self) {
         let _ = send(self.port, "DELETE", &self.session, &Value::Null);
     }
+}
+
+/// Says what is missing. Panics if it is demanded.
+pub(super) fn skip(advice: &str) {
+    assert!(std::env::var_os(DEMAND).is_none_or(|value| value != "1"), "{advice}");
+    eprintln!("skipped: {advice}");
+}
+
+/// The script of axe-core; without it, all other checks run.
+fn axe() -> Option<String> {
+    let Some(file) = std::env::var_os(AXE) else {
+        skip(&format!("no axe-core: `npm install axe-core`, and set {AXE} to the path of its axe.min.js"));
+        return None;
+    };
+    Some(std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{AXE}={}: {error}", file.display())))
 }
 
 /// The port in the driver's first lines.

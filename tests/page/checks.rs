@@ -90,6 +90,7 @@ impl Browser {
         assert_eq!(self.nameless(), [] as [String; 0], "{view}: no accessible name");
         let headings = list("return [...document.querySelectorAll('h1')].map((it) => it.textContent.trim())");
         assert!(headings.len() == 1 && headings[0] != "", "{view}: {headings:?}");
+        assert_eq!(self.violations(), [] as [Value; 0], "{view}: axe-core");
     }
 
     /// Panics unless the overview shows loads by the colours of the system alone.

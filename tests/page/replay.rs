@@ -62,9 +62,6 @@ fn a_record_is_shown_at_each_of_its_times() {
     browser.wait_for("#state", "replay");
     browser.check("a record");
     assert_eq!(browser.run("return document.querySelector('.cycles').children.length"), 120);
-    if let Some(folder) = super::tour::pictures() {
-        browser.picture(&folder.join("replay-1280-light.png"));
-    }
 
     // By keyboard to the beginning and back, and the focus stays on the bar.
     browser.run("document.querySelector('.scrub input').focus()");

@@ -59,6 +59,26 @@ fn site(nodes: usize) -> Site {
     Site { open: files(), data: BTreeMap::from([("/insight/stream".to_owned(), stream)]) }
 }
 
+/// Shows a cluster of 5,000 nodes that stays as it is.
+pub(super) fn with_still_cluster(browser: &Browser, then: impl FnOnce()) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let stop = CancellationToken::new();
+    let server = runtime.block_on(Loopback::bind("/insight/")).unwrap();
+    let link = server.link();
+    let (nodes, text) = CLUSTERS[0];
+    let stream = page(move || {
+        let first = futures::stream::iter([event("snapshot", cluster(nodes, 120).snapshot(), 1)]);
+        QueryResponse::stream("text/event-stream", first.chain(futures::stream::pending()).boxed())
+    });
+    let site = Site { open: files(), data: BTreeMap::from([("/insight/stream".to_owned(), stream)]) };
+    runtime.spawn(server.serve(site, Arc::new(drop), stop.clone()));
+    browser.open(&link);
+    browser.wait_for("h1", text);
+    then();
+    browser.open("about:blank");
+    stop.cancel();
+}
+
 #[test]
 fn large_clusters_are_drawn() {
     let Some(browser) = Browser::start() else { return };
@@ -71,9 +91,6 @@ fn large_clusters_are_drawn() {
         runtime.spawn(server.serve(site(nodes), Arc::new(drop), stop.clone()));
         browser.open(&link);
         browser.wait_for("h1", text);
-        if let Some(folder) = super::tour::pictures() {
-            browser.picture(&folder.join(format!("large-{nodes}.png")));
-        }
         // A change draws only its tiles.
         let [before, after] = [0, 200].map(|cpu| cluster(nodes, cpu));
         let changes = after.changes_since(&before).unwrap().json(&after);

@@ -1,7 +1,5 @@
 //! Every view of the demo's page, by mouse and by keyboard, as it changes.
 
-use std::path::PathBuf;
-
 use super::bed::Door;
 use super::browser::Browser;
 
@@ -11,9 +9,6 @@ const ENTER: char = '\u{e007}';
 const ESCAPE: char = '\u{e00c}';
 const RIGHT: char = '\u{e014}';
 const DOWN: char = '\u{e015}';
-
-/// A folder for pictures of all views, which docs/page.md shows some of.
-const PICTURES: &str = "SUPERCARGO_PAGE_PICTURES";
 
 /// The name of a view, its fragment, and a part of its sentence.
 const VIEWS: [(&str, &str, &str); 13] = [
@@ -32,11 +27,6 @@ const VIEWS: [(&str, &str, &str); 13] = [
     ("health", "#/health", "The scheduler answers; 6 pods in its queue"),
 ];
 
-/// The folder for pictures, if they are wanted.
-pub(super) fn pictures() -> Option<PathBuf> {
-    std::env::var_os(PICTURES).map(PathBuf::from)
-}
-
 #[test]
 fn each_view_shows_and_follows_the_cluster() {
     let Some(browser) = Browser::start() else { return };
@@ -46,21 +36,17 @@ fn each_view_shows_and_follows_the_cluster() {
     // Pods arrive while it is open.
     browser.wait_for("h1", "30 nodes hold 194 pods");
     assert_eq!(browser.run("return location.href"), demo.page());
-    let shot = pictures();
     let show = |(view, fragment, sentence): (&str, &str, &str)| {
         browser.open(&format!("{}{fragment}", demo.page()));
         browser.wait_for("h1", sentence);
         browser.check_reflow(view);
     };
-    for (width, height) in [(1440, 900), (1024, 768), (360, 740)] {
+    for size in [(1440, 900), (1024, 768), (360, 740)] {
         for scheme in ["light", "dark"] {
-            browser.look((width, height), scheme);
+            browser.look(size, scheme);
             for view in VIEWS {
                 show(view);
                 browser.check(view.0);
-                if let Some(folder) = &shot {
-                    browser.picture(&folder.join(format!("{}-{width}-{scheme}.png", view.0)));
-                }
             }
         }
     }
@@ -171,12 +157,12 @@ fn a_keyboard_and_a_click_are_enough() {
     browser.wait_for(".actions", "Keep this run");
     browser.wait_for("main .table th[scope=col]", "Pod");
 
-    // Decisions, which stay while they are paused.
+    // Decisions, which stay while the page is paused.
     browser.open(&format!("{}#/decisions", demo.page()));
     browser.wait_for("h1", "The last 200 decisions");
     browser.run("document.getElementById('pause').focus()");
     browser.keys(" ");
-    browser.wait_for(".controls [role=status]", "Paused");
+    browser.wait_for("#state", "paused");
     browser.click(".segments a:nth-child(3)");
     browser.wait_for("tbody .wide", "nodes are available");
     browser.wait_for(".segments [aria-current]", "Failed");

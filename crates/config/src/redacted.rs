@@ -41,7 +41,9 @@ impl Config {
                 *verb = name.clone().into();
             }
             extender.as_object_mut().map(|fields| fields.remove("tlsConfig"));
-            list(extender, "managedResources").iter_mut().for_each(|it| replace(it, "name", hide));
+            for resource in list(extender, "managedResources") {
+                replace(resource, "name", hide);
+            }
         }
         Ok(yaml::write(&config))
     }

@@ -20,8 +20,8 @@ fn write(text: &mut String, run: &ModelledRun) -> std::fmt::Result {
     if !elsewhere.is_empty() {
         writeln!(text, "\n{:<38}{:<21}MODELLED", "POD", "AS RECORDED")?;
         for pod in elsewhere.iter().take(MOST_LINES) {
-            let (name, recorded) = (clip(&pod.pod.to_string(), 36), place(&pod.recorded));
-            writeln!(text, "{name:<38}{:<21}{}", clip(recorded, 19), clip(place(&pod.modelled), 21))?;
+            let (name, recorded) = (clip(&pod.pod.to_string(), 36), place(pod.recorded.as_ref()));
+            writeln!(text, "{name:<38}{:<21}{}", clip(recorded, 19), clip(place(pod.modelled.as_ref()), 21))?;
         }
         write_more(text, elsewhere.len(), "pod")?;
     }
@@ -29,7 +29,12 @@ fn write(text: &mut String, run: &ModelledRun) -> std::fmt::Result {
         writeln!(text, "\n{:<38}{:<21}MODELLED", "PENDING FOR", "AS RECORDED")?;
         for pod in waiting.iter().take(MOST_LINES) {
             let name = clip(&pod.pod.to_string(), 36);
-            writeln!(text, "{name:<38}{:<21}{}", waited(&pod.recorded), waited(&pod.modelled))?;
+            writeln!(
+                text,
+                "{name:<38}{:<21}{}",
+                waited(pod.recorded.as_ref()),
+                waited(pod.modelled.as_ref())
+            )?;
         }
         write_more(text, waiting.len(), "pod")?;
     }
@@ -80,12 +85,12 @@ fn headline(run: &ModelledRun) -> String {
     }
 }
 
-fn place(placement: &Option<Placement>) -> &str {
-    placement.as_ref().map_or("not placed", |it| &it.node)
+fn place(placement: Option<&Placement>) -> &str {
+    placement.map_or("not placed", |it| &it.node)
 }
 
-fn waited(placement: &Option<Placement>) -> String {
-    placement.as_ref().map(|it| duration(it.waited)).unwrap_or_default()
+fn waited(placement: Option<&Placement>) -> String {
+    placement.map(|it| duration(it.waited)).unwrap_or_default()
 }
 
 fn write_totals(text: &mut String, run: &ModelledRun) -> std::fmt::Result {
@@ -153,8 +158,8 @@ mod tests {
 
     use super::*;
 
-    fn on(node: &str, seconds: u64) -> Option<Placement> {
-        Some(Placement { node: node.into(), waited: Duration::from_secs(seconds) })
+    fn on(node: &str, seconds: u64) -> Placement {
+        Placement { node: node.into(), waited: Duration::from_secs(seconds) }
     }
 
     fn outcome(name: &str, recorded: Option<Placement>, modelled: Option<Placement>) -> ModelledPod {
@@ -168,11 +173,11 @@ mod tests {
             pods: 9,
             placed: (5, 6),
             outcomes: vec![
-                outcome("moved", on("a", 1), on("b", 1)),
-                outcome("gained", None, on(&"x".repeat(99), 1)),
-                outcome("lost", on("a", 1), None),
-                outcome("late", on("a", 1), on("a", 90)),
-                outcome("early", on("a", 7200), on("a", 1)),
+                outcome("moved", Some(on("a", 1)), Some(on("b", 1))),
+                outcome("gained", None, Some(on(&"x".repeat(99), 1))),
+                outcome("lost", Some(on("a", 1)), None),
+                outcome("late", Some(on("a", 1)), Some(on("a", 90))),
+                outcome("early", Some(on("a", 7200)), Some(on("a", 1))),
             ],
             usage: vec![usage],
             with_volumes: 1,

@@ -54,6 +54,16 @@ impl Scheduler {
         };
         Ok(Fork::new(scheduler, now))
     }
+
+    /// Whether a [fork](Self::fork) has all of the state: nothing in progress stays behind.
+    pub fn is_settled(&self) -> bool {
+        !self.draining
+            && self.bindings.len() == 0
+            && self.preemptions.len() == 0
+            && self.preemptions.held.is_none()
+            && self.preemptions.left_behind.is_empty()
+            && self.unanswered_writes.is_empty()
+    }
 }
 
 impl Fork {
@@ -71,6 +81,11 @@ impl Fork {
     /// Copies the copy. See [`Scheduler::fork`].
     pub fn fork(&self, options: Options) -> Result<Self, BuildError> {
         self.scheduler.fork(self.now, options)
+    }
+
+    /// The scheduler with this state, for the calls that follow in a record.
+    pub fn into_scheduler(self) -> Scheduler {
+        self.scheduler
     }
 
     /// The scheduler with this state.

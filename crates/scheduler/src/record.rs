@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use supercargo_framework::{Features, Now, Timestamp};
 use thiserror::Error;
 
-pub use self::capture::{Memory, Restored, restore};
+pub use self::capture::{Memory, Restored, restore, restore_with};
 pub use self::closed_loop::{ClosedLoop, ClosedLoopError, ModelledPod, ModelledRun, Placement, Usage};
 pub use self::comparison::{Comparer, Comparison, Decision, Difference, Reason};
 pub use self::redaction::{Pseudonyms, Redaction, RedactionError};

@@ -146,32 +146,40 @@ fn winsize(columns: u16, rows: u16) -> Winsize {
     Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
+/// A glyph, and the last number of the sequence that has set its style.
+pub(super) type Cell = (char, u8);
+
 /// The cells of a terminal that supports the sequences that the demo uses.
+#[derive(Clone, PartialEq)]
 pub(super) struct Screen {
-    rows: Vec<Vec<char>>,
+    rows: Vec<Vec<Cell>>,
 }
 
 impl Screen {
-    fn new((columns, rows): (usize, usize)) -> Self {
-        Self { rows: vec![vec![' '; columns]; rows] }
+    pub(super) fn new((columns, rows): (usize, usize)) -> Self {
+        Self { rows: vec![vec![(' ', 0); columns]; rows] }
     }
 
     pub(super) fn row(&self, y: usize) -> String {
-        self.rows[y].iter().collect::<String>().trim_end().to_owned()
+        self.rows[y].iter().map(|(glyph, _)| glyph).collect::<String>().trim_end().to_owned()
+    }
+
+    pub(super) fn rows(&self) -> &[Vec<Cell>] {
+        &self.rows
     }
 
     pub(super) fn text(&self) -> String {
         (0..self.rows.len()).map(|y| self.row(y) + "\n").collect()
     }
 
-    fn take(&mut self, sent: &str) {
-        let (mut x, mut y) = (0, 0);
+    pub(super) fn take(&mut self, sent: &str) {
+        let (mut x, mut y, mut style) = (0, 0, 0);
         let mut rest = sent;
         while let Some(glyph) = rest.chars().next() {
             rest = &rest[glyph.len_utf8()..];
             let Some(sequence) = rest.strip_prefix('[').filter(|_| glyph == '\x1b') else {
                 if let Some(cell) = self.rows.get_mut(y).and_then(|row| row.get_mut(x)) {
-                    *cell = glyph;
+                    *cell = (glyph, style);
                 }
                 x += 1;
                 continue;
@@ -184,7 +192,8 @@ impl Screen {
                     let at: Vec<usize> = numbers().collect();
                     (y, x) = (at[0] - 1, at[1] - 1);
                 }
-                "J" => self.rows.iter_mut().for_each(|row| row.fill(' ')),
+                "J" => self.rows.iter_mut().for_each(|row| row.fill((' ', 0))),
+                "m" => style = numbers().next_back().unwrap() as u8,
                 _ => {}
             }
             rest = &sequence[end + 1..];

@@ -14,12 +14,17 @@ import { arrange, capital, commandOf, el, keepRows, printable, problem, set, tim
  */
 /**
  * Where the first line of an answer goes, and what is around it. `made` gets a function that shows
- * the last answer again.
+ * the last answer again. `period` is the shortest time
+ * between two questions, in milliseconds.
  *
- * @typedef {{ headline?: HTMLElement, root?: HTMLElement, pace?: Pace, made?: (redraw: () => void) => void }} Frame
+ * @typedef {{ headline?: HTMLElement, root?: HTMLElement, period?: number, made?: (redraw: () => void) => void }} Frame
  */
-/** The shortest time between two questions, and whether to wait. @typedef {{ period?: number, isPaused?: () => boolean }} Pace */
-/** @typedef {{ elements: HTMLElement[], load: () => Promise<void>, redraw: () => void }} Answer */
+/**
+ * `load` asks. Its answer is not shown if nobody wants it once it is there.
+ *
+ * @typedef {(isUnwanted?: () => boolean) => Promise<void>} Load
+ * @typedef {{ elements: HTMLElement[], load: Load, redraw: () => void }} Answer
+ */
 
 /** The shortest time between two questions, in milliseconds. */
 const PERIOD = 4_000;
@@ -34,13 +39,13 @@ const GONE = [404, 422];
  * @param {HTMLElement[]} [controls] What is between the sentence and the rest.
  * @param {Frame} [frame]
  */
-export async function follow(context, question, controls = [], { headline, root = context.root, pace, made = () => {} } = {}) {
+export async function follow(context, question, controls = [], { headline, root = context.root, period, made = () => {} } = {}) {
     const sentence = headline ?? el("h1", { "aria-live": "polite" });
     set(sentence, "Asking the scheduler …");
     const { elements, load, redraw } = answer(question, sentence, context.signal);
     made(redraw);
     root.append(sentence, ...controls, ...elements);
-    await again(context, load, pace);
+    await again(context, load, period);
 }
 
 /**
@@ -106,10 +111,11 @@ function answer({ path, parameters, words, show, gone }, sentence, signal, actio
         trouble.hidden = isGone;
         if (actions.length > 0) line.hidden = false;
     };
-    const load = async () => {
+    /** @type {Load} */
+    const load = async (isUnwanted = () => false) => {
         try {
             const found = await ask(path, parameters, signal);
-            if (signal.aborted) return;
+            if (signal.aborted || isUnwanted()) return;
             const shown = show(found.data, found.asOf);
             ({ data, asOf } = found);
             said = printable(shown.headline);
@@ -121,7 +127,7 @@ function answer({ path, parameters, words, show, gone }, sentence, signal, actio
             trouble.hidden = true;
             line.hidden = footer.hidden = false;
         } catch (error) {
-            if (!signal.aborted) fail(error);
+            if (!signal.aborted && !isUnwanted()) fail(error);
         }
     };
     return { elements: [line, trouble, parts.root, footer], load, redraw: () => parts.show(make()) };
@@ -195,30 +201,32 @@ class Parts {
  * Calls `load` now and when the cluster has changed, one call at a time.
  *
  * @param {import("./main.js").Context} context
- * @param {() => Promise<void>} load
- * @param {Pace} [pace]
+ * @param {Load} load
+ * @param {number} [period] The shortest time between two calls, in milliseconds.
  */
-export async function again({ live, signal }, load, { period = PERIOD, isPaused = () => false } = {}) {
+export async function again({ live, signal }, load, period = PERIOD) {
     // Nobody waits for a record to change by itself.
     const shortest = live.isReplay ? 0 : period;
     let isBusy = false;
     let asked = -Infinity;
     let isDue = false;
-    const once = async () => {
+    /** @param {boolean} isFirst Whether the view has just been opened. */
+    const once = async (isFirst) => {
         isBusy = true;
         isDue = false;
         asked = performance.now();
-        await load();
+        // A pause may have begun meanwhile. After it, the stream brings a new state.
+        await load(() => live.isPaused && !isFirst);
         isBusy = false;
     };
     const changed = () => { isDue = true; };
     live.listeners.add(changed);
     const timer = setInterval(() => {
-        if (isDue && !isBusy && !isPaused() && performance.now() - asked >= shortest) once();
+        if (isDue && !isBusy && !live.isPaused && performance.now() - asked >= shortest) once(false);
     }, 500);
     signal.addEventListener("abort", () => {
         clearInterval(timer);
         live.listeners.delete(changed);
     });
-    await once();
+    await once(true);
 }

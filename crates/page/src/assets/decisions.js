@@ -21,14 +21,6 @@ const MOST_WAIT = 10_000_000;
 export function decisions(context) {
     const kindOf = (/** @type {import("./main.js").Place} */ { parameters }) => KINDS.find(([kind]) => kind === parameters.get("only")) ?? KINDS[0];
     let [only, , isWanted] = kindOf(context.place);
-    let isPaused = false;
-    const note = el("span", { role: "status", class: "quiet" });
-    const pause = el("button", { type: "button", id: "pause" }, "Pause");
-    pause.addEventListener("click", () => {
-        isPaused = !isPaused;
-        pause.textContent = isPaused ? "Continue" : "Pause";
-        note.textContent = isPaused ? "Paused: newer decisions are not shown." : "";
-    });
     const choice = () => segments("Show", KINDS.map(([kind, title]) => [title, fragment(["decisions"], { only: kind }), kind === only]));
     const kinds = choice();
     let redraw = () => {};
@@ -50,7 +42,7 @@ export function decisions(context) {
                 },
             };
         },
-    }, [el("div", { class: "controls" }, kinds, pause, note)], { headline, pace: { period: PERIOD, isPaused: () => isPaused }, made: (it) => { redraw = it; } });
+    }, [el("div", { class: "controls" }, kinds)], { headline, period: PERIOD, made: (it) => { redraw = it; } });
     return (to) => {
         [only, , isWanted] = kindOf(to);
         patch(kinds, choice());

@@ -1,7 +1,7 @@
 // Devices by class and node: who has them, and which are free.
 
 import { follow } from "./asked.js";
-import { count, el, name, nodeLink, table } from "./dom.js";
+import { count, cutNote, el, name, nodeLink, table } from "./dom.js";
 
 /** @typedef {{ class: string, node: string | null, allocated: number, tainted: number, free: number }} Row */
 /** @typedef {{ allocated: number, tainted: number, free: number }} Tally */
@@ -56,10 +56,10 @@ function words({ allocated, tainted, free }) {
 /** @param {string} title @param {Row[]} rows */
 function classOf(title, rows) {
     const shown = rows.slice(0, MOST_NODES);
-    const rest = rows.length - shown.length;
     const of = el("section", {}, el("h2", {}, title ? name(title) : "Of no class"), el("p", { class: "quiet" }, words(sum(rows))),
         el("ul", { class: "racks" }, ...shown.map((row) => el("li", {}, row.node === null ? el("span", {}, "Several nodes") : nodeLink(row.node), cells(row)))));
-    if (rest > 0) of.append(el("p", { class: "quiet" }, `${count(rest, "more node")} in the table`));
+    const note = cutNote(shown.length, rows.length, "; the table has all");
+    if (note) of.append(note);
     return of;
 }
 

@@ -150,6 +150,12 @@ export function nodeLink(node) {
     return el("a", { href: fragment(["node", node]) }, name(node));
 }
 
+/** A note about a list that is cut; `null` if all is shown. @param {number} shown @param {number} all @param {string} where Where the rest is. */
+export function cutNote(shown, all, where) {
+    if (shown >= all) return null;
+    return el("p", { class: "quiet" }, `${shown.toLocaleString("en")} of ${all.toLocaleString("en")} shown${where}`);
+}
+
 /** @param {number} number @param {string} noun */
 export function count(number, noun) {
     return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
@@ -210,7 +216,7 @@ export function table(caption, columns, items, cells) {
         body.append(...next.map(row));
         shown += next.length;
         more.hidden = shown >= items.length;
-        more.textContent = `Show more of ${items.length.toLocaleString("en")} rows`;
+        more.textContent = `Show more: ${shown.toLocaleString("en")} of ${items.length.toLocaleString("en")} shown`;
     };
     show();
     const head = columns.map((column, at) => el("th", { scope: "col", class: classOf(at) }, column.name));

@@ -1,7 +1,7 @@
 // Pod groups: how many of their pods are on nodes, and what the others wait for.
 
 import { follow } from "./asked.js";
-import { count, el, name, nodeLink, podLink, section, table } from "./dom.js";
+import { count, cutNote, el, name, nodeLink, podLink, section, table } from "./dom.js";
 
 /** @typedef {{ name: string, node: string | null }} Member */
 /**
@@ -38,6 +38,7 @@ export function groups(context) {
             parts: {
                 none: data.all === 0 ? el("p", { class: "quiet" }, "No PodGroup is known. Groups need the feature gate GenericWorkload.") : null,
                 groups: data.all > 0 ? el("ol", { class: "board" }, ...data.groups.map(row)) : null,
+                cut: cutNote(data.groups.length, data.all, ", those that wait first"),
                 table: data.all > 0 ? twin(data.groups) : null,
             },
         }),

@@ -24,7 +24,7 @@ export function health({ live, root, signal }) {
             ["Time of the state", time(model.asOf)],
             ...(live.isReplay ? [] : [["Its age by the clock of this computer", `${live.behind.toFixed(1)} s`]]),
             ["Overviews so far", model.sequence.toLocaleString("en")],
-            ["Last update", `${live.age()} s ago`],
+            ...(live.isReplay ? [] : [["Last update", `${live.age()} s ago`]]),
         ];
         const cells = (/** @type {(string | number)[]} */ row) => row;
         patch(place, el("div", { class: "answer" },

@@ -45,6 +45,10 @@ export class Live {
         /** @type {string | null} */
         this.problem = null;
         this.connected = false;
+        /** Whether a person wants to see the same for longer. Then there is no stream. */
+        this.isPaused = false;
+        /** Ends the stream, or a pause. */
+        this.interrupt = () => {};
         /** When the server sent a newer state. */
         this.heard = now();
         /** When a stream that was current ended, or the page was seen again after that. */
@@ -60,8 +64,15 @@ export class Live {
         return Math.round(since(this.heard) / 1000);
     }
 
-    /** Whether what is shown may be old. */
+    /** Stops changing what is shown, or shows the newest state again. @param {boolean} isPaused */
+    pause(isPaused) {
+        this.isPaused = isPaused;
+        this.interrupt();
+    }
+
+    /** Whether what is shown may be old, and nobody wants that. */
     stale() {
+        if (this.isPaused) return false;
         const heard = since(this.heard);
         return this.connected ? heard > SILENCE : Math.min(heard, since(this.lost)) > GRACE;
     }
@@ -70,13 +81,21 @@ export class Live {
     async run() {
         for (let retry = FIRST_RETRY; ; retry = Math.min(2 * retry, LAST_RETRY)) {
             const wasStale = this.stale();
-            if (await seen() && !wasStale) this.lost = now();
+            const wasPaused = await this.continued();
+            if ((await seen() || wasPaused) && !wasStale) this.lost = now();
             const hadAnswer = await this.follow();
             if (hadAnswer) retry = FIRST_RETRY;
             if (this.connected && !this.stale()) this.lost = now();
             this.connected = false;
-            await new Promise((resolve) => setTimeout(resolve, retry));
+            if (!this.isPaused) await new Promise((resolve) => setTimeout(resolve, retry));
         }
+    }
+
+    /** Resolves once there is no pause, with whether there was one. @returns {Promise<boolean>} */
+    async continued() {
+        const wasPaused = this.isPaused;
+        while (this.isPaused) await new Promise((resolve) => { this.interrupt = () => resolve(undefined); });
+        return wasPaused;
     }
 
     /** Follows one stream. Returns whether it brought something. */
@@ -87,9 +106,11 @@ export class Live {
             if (Math.min(since(began), since(this.heard)) > SILENCE) stop.abort();
         }, 1_000);
         const hidden = whenHidden(() => stop.abort());
+        this.interrupt = () => stop.abort();
         let some = false;
         try {
             for await (const { kind, data } of events("stream", stop.signal)) {
+                if (this.isPaused) break;
                 some = this.connected = true;
                 this.problem = null;
                 this.take(kind, data);

@@ -112,8 +112,8 @@ function watchAge() {
         // A hidden page closes its stream, and nobody sees it.
         if (document.visibilityState === "hidden") return;
         const stale = live.stale();
-        set(state, stale ? "offline" : isReplay ? "replay" : "live");
-        state.className = stale ? "offline" : "live";
+        set(state, stale ? "offline" : isReplay ? "replay" : live.isPaused ? "paused" : "live");
+        state.className = stale ? "offline" : live.isPaused ? "paused" : "live";
         banner.hidden = !stale;
         // An alert is read when its text is set. The age changes all the time, and is no alert.
         const reason = printable(live.problem ?? "the scheduler does not answer").replace(/\.$/, "");
@@ -122,6 +122,16 @@ function watchAge() {
     };
     setInterval(tick, 500);
     tick();
+}
+
+/** A page that changes by itself can be stopped, so that a person can read it. */
+function pauseButton() {
+    const button = byId("pause");
+    button.hidden = isReplay;
+    button.addEventListener("click", () => {
+        live.pause(!live.isPaused);
+        button.textContent = live.isPaused ? "Continue" : "Pause";
+    });
 }
 
 function chooseTheme() {
@@ -145,6 +155,7 @@ function chooseTheme() {
 
 async function main() {
     chooseTheme();
+    pauseButton();
     byId("views").append(...LINKED.map((key) =>
         el("li", {}, el("a", { href: `#/${key}` }, VIEWS.get(key)?.title ?? key))));
     byId("skip").addEventListener("click", () => byId("main").focus());

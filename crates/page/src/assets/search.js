@@ -39,7 +39,9 @@ export function search(place) {
                 ...data.nodes.map((/** @type {string} */ node) => item(fragment(["node", node]), node, "node")),
                 ...data.pods.map((/** @type {any} */ pod) => item(fragment(["pod", pod.namespace, pod.name]), `${pod.namespace}/${pod.name}`, pod.pending ? "pending pod" : "pod")),
             ];
-            show(items, items.length > 0 ? `${count(items.length, "result")}: the down arrow goes to them` : "No pods or nodes match");
+            const text = items.length > 0 ? `${count(items.length, "result")}: the down arrow goes to them` : "No pods or nodes match";
+            if (data.isCut) items.push(el("li", { class: "quiet" }, "More match: type more of the name"));
+            show(items, text);
         } catch {
             if (!signal.aborted) show([], "No answer");
         }

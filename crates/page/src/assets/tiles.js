@@ -1,6 +1,6 @@
 // A tile per node, in blocks by zone and pool, and the same as a table.
 
-import { arrange, bar, count, el, name, nodeLink, patch, percent, printable, set, table } from "./dom.js";
+import { arrange, bar, count, cutNote, el, name, nodeLink, patch, percent, printable, set, table } from "./dom.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./model.js").Property} Property */
@@ -142,8 +142,7 @@ export class TileMap {
             inZone.set(zone, [...inZone.get(zone) ?? [], part.root]);
             first += block.tiles;
         }
-        const left = model.blocks.length - this.parts.length;
-        set(this.left, left > 0 ? `${count(left, "more pool")} in the table only.` : "");
+        set(this.left, cutNote(this.parts.length, model.blocks.length, " as tiles; the table has all pools")?.textContent ?? "");
         arrange(this.blocks, [...inZone.keys()]);
         inZone.forEach((parts, zone) => arrange(/** @type {Element} */ (zone.lastElementChild), parts));
         this.focused = this.chosen ? this.placeOf(this.chosen) : -1;

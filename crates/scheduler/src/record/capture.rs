@@ -160,8 +160,19 @@ pub struct Restored {
 pub fn restore(
     scheduler: &mut Option<Scheduler>,
     record: impl BufRead,
+    configure: impl FnMut(&str) -> Result<Options, String>,
+    until: Option<Timestamp>,
+) -> Result<Restored, ReplayError> {
+    restore_with(scheduler, record, configure, until, |_, _| {})
+}
+
+/// The same, and shows `after` the scheduler and what has been read after each call.
+pub fn restore_with(
+    scheduler: &mut Option<Scheduler>,
+    record: impl BufRead,
     mut configure: impl FnMut(&str) -> Result<Options, String>,
     until: Option<Timestamp>,
+    mut after: impl FnMut(&Scheduler, &Restored),
 ) -> Result<Restored, ReplayError> {
     let mut restored = Restored::default();
     let mut is_incomplete = false;
@@ -176,7 +187,9 @@ pub fn restore(
             SchedulerCall::Remember(_) => is_incomplete = false,
             _ => {}
         }
-        perform(scheduler, step.now, step.call, line, &mut configure)?.take_effects();
+        let scheduler = perform(scheduler, step.now, step.call, line, &mut configure)?;
+        scheduler.take_effects();
+        after(scheduler, &restored);
         Ok(true)
     })?;
     if is_incomplete {

@@ -112,8 +112,8 @@ impl Known {
         Self { key: pod.key(), since, has_volumes, recorded: None, modelled: None }
     }
 
-    fn on(&self, node: &Arc<str>, now: Now) -> Option<Placement> {
-        Some(Placement { node: Arc::clone(node), waited: now.wall.since(self.since) })
+    fn on(&self, node: &Arc<str>, now: Now) -> Placement {
+        Placement { node: Arc::clone(node), waited: now.wall.since(self.since) }
     }
 }
 
@@ -207,7 +207,7 @@ impl<F: FnMut(&str) -> Option<Options>> ClosedLoop<F> {
             match effect {
                 Effect::Bind { pod, node, .. } => {
                     if let Some(known) = self.known.get_mut(&pod.uid) {
-                        known.recorded = known.on(node, now);
+                        known.recorded = Some(known.on(node, now));
                     }
                     self.model.bound_as_recorded.insert(pod.uid.clone());
                 }
@@ -259,7 +259,7 @@ impl<F: FnMut(&str) -> Option<Options>> ClosedLoop<F> {
     fn note_placements(&mut self) {
         for (uid, node, now) in std::mem::take(&mut self.model.bound) {
             if let Some(known) = self.known.get_mut(&uid) {
-                known.modelled = known.on(&node, now);
+                known.modelled = Some(known.on(&node, now));
             }
         }
     }

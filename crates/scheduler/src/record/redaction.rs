@@ -162,7 +162,9 @@ impl Redaction {
                 if let [Value::String(key), Value::String(value)] = &items[..] {
                     self.note_integer(key, value);
                 }
-                items.iter().for_each(|item| self.note_integers(item));
+                for item in items {
+                    self.note_integers(item);
+                }
             }
             Value::Object(fields) => {
                 if let Some(key) = fields.get("key").and_then(Value::as_str) {

@@ -95,7 +95,9 @@ impl Story {
             story.make(&Step::Slice { node: number, devices: 2 });
             story.make(&Step::Group { number, min_count: 2 });
         }
-        steps.iter().for_each(|step| story.make(step));
+        for step in &steps {
+            story.make(step);
+        }
         story
     }
 

@@ -112,7 +112,7 @@ fn marked(text: &str, count: &mut usize) -> Value {
     let mut filled = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
         *count += 1;
-        filled += &format!("marker-{count}{piece}");
+        filled.extend(["marker-", &count.to_string(), piece]);
     }
     serde_json::from_str(&filled).unwrap()
 }

@@ -235,7 +235,9 @@ impl Model {
     fn evict_all(&mut self, preemption: u64, victims: &[VictimEviction]) {
         self.evicted.extend(victims.iter().map(|victim| victim.uid.clone()));
         self.handle(Input::Evicted { preemption, outcomes: vec![Eviction::Deleted; victims.len()] });
-        victims.iter().for_each(|victim| self.replace(&victim.uid));
+        for victim in victims {
+            self.replace(&victim.uid);
+        }
     }
 
     /// A pod leaves its node, and its controller replaces it. The record may do both already.

@@ -75,6 +75,10 @@ fn text(rest: &str) -> Result<(Token<'_>, usize), String> {
     if is_plain { Ok((Text(content), content.len() + 2)) } else { Err("a text with an escape".to_owned()) }
 }
 
+fn checked(token: &str, is_safe: bool) -> Result<String, String> {
+    if is_safe { Ok(token.to_owned()) } else { Err(format!("`{token}`")) }
+}
+
 /// A token among others.
 struct Place<'a> {
     tokens: &'a [Token<'a>],
@@ -94,9 +98,9 @@ impl<'a> Place<'a> {
     fn redacted(&self, hide: &mut dyn FnMut(&str) -> String) -> Result<String, String> {
         match self.tokens[self.at] {
             Word(word) if self.is_name_of_entry() => Ok(hide(word)),
-            Word(word) => self.checked(word, self.is_known_word(word)),
-            Number(number) => self.checked(number, number.parse::<f64>().is_ok()),
-            Mark(mark) => self.checked(mark, self.is_safe_mark(mark)),
+            Word(word) => checked(word, self.is_known_word(word)),
+            Number(number) => checked(number, number.parse::<f64>().is_ok()),
+            Mark(mark) => checked(mark, self.is_safe_mark(mark)),
             Text(text) if self.is_measure() => {
                 let is_number = is_amount(text) || is_plain_version(text);
                 if is_number { Ok(format!("\"{text}\"")) } else { Err(format!("\"{text}\"")) }
@@ -104,10 +108,6 @@ impl<'a> Place<'a> {
             Text(text) if self.is_whole() => Ok(format!("\"{}\"", hide(text))),
             Text(text) => Err(format!("\"{text}\"")),
         }
-    }
-
-    fn checked(&self, token: &str, is_safe: bool) -> Result<String, String> {
-        if is_safe { Ok(token.to_owned()) } else { Err(format!("`{token}`")) }
     }
 
     /// Whether this is the name in `device.attributes["domain"].name`.
@@ -201,7 +201,7 @@ mod tests {
         for (expression, expected) in [
             ("true", "true"),
             (r#"device.driver == "a.b""#, r#"device . driver == "A.B""#),
-            (r#"!device.attributes['d'].broken"#, r#"! device . attributes [ "D" ] . BROKEN"#),
+            (r"!device.attributes['d'].broken", r#"! device . attributes [ "D" ] . BROKEN"#),
             (
                 r#"has(device.attributes["d"].x) && device.attributes["d"].x in ["a", "b"]"#,
                 r#"has ( device . attributes [ "D" ] . X ) && device . attributes [ "D" ] . X in [ "A" , "B" ]"#,
@@ -225,13 +225,13 @@ mod tests {
         for (expression, part) in [
             (r#"device.driver.startsWith("a")"#, "`startsWith`"),
             (r#"device.driver.matches("a.*")"#, "`matches`"),
-            (r#"size(device.driver) > 3"#, "`size`"),
+            (r"size(device.driver) > 3", "`size`"),
             (r#"device.driver + "a" == "aa""#, "`+`"),
             (r#"device.driver < "b""#, "`<`"),
-            (r#"device.driver < device.driver"#, "`<`"),
+            (r"device.driver < device.driver", "`<`"),
             (r#"device.attributes["d"].?x.orValue("a") == "a""#, "`.`"),
             (r#""d" in device.attributes"#, "`in`"),
-            (r#"device.attributes.d.x == 1"#, "`d`"),
+            (r"device.attributes.d.x == 1", "`d`"),
             (r#"device.attributes.exists(k, k == "d")"#, "`exists`"),
             (r#"semver("1.0.0-team").compareTo(semver("1.0.0")) == 0"#, "\"1.0.0-team\""),
             (r#"device.driver == "\x41""#, "a text with an escape"),
