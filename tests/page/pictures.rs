@@ -24,7 +24,7 @@ const FONT: &str = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf";
 const SIZES: [(u32, u32); 3] = [(1440, 900), (1024, 768), (360, 740)];
 const SCHEMES: [&str; 2] = ["light", "dark"];
 /// Of the encoder; the texts stay sharp.
-const QUALITY: u32 = 68;
+const QUALITY: u32 = 62;
 /// The largest part of a picture that may differ. Versions of the browser draw edges differently.
 const MOST_DIFFERENT: f64 = 0.001;
 /// The most bytes of all pictures.

@@ -154,12 +154,13 @@ fn arrivals(clockwork: &mut Clockwork) {
     create(&IMAGES, 0..30, secs(8), millis(120));
     create(&INGRESS, 0..3, secs(9), millis(500));
     create(&TUNE, 0..4, secs(1200), secs(4));
-    create(&RENDER, 0..150, secs(2280), secs(5));
+    create(&RENDER, 0..110, secs(2280), secs(5));
     create(&BACKFILL, 0..3, secs(2900), secs(2));
     create(&REPORT, 0..2, secs(2950), secs(1));
     create(&LEDGER, 3..4, secs(3000), secs(1));
     create(&INGRESS, 3..4, secs(3060), secs(1));
     create(&NIGHTLY, 0..6, secs(3120), millis(200));
+    create(&IMAGES, 30..54, secs(3420), secs(6));
     create(&TRAIN, 0..6, secs(3200), secs(3));
     for wave in 0..10 {
         let (from, first) = (secs(360 * (wave + 1) - 70), 12 * wave as usize);
@@ -168,7 +169,7 @@ fn arrivals(clockwork: &mut Clockwork) {
     // Jobs end.
     for (workload, number, at) in (0..108)
         .map(|number| (&ETL, number, 360 * (number as u64 / 12 + 1) + 410 + 9 * (number as u64 % 12)))
-        .chain((0..70).map(|number| (&RENDER, number, 2760 + 12 * number as u64)))
+        .chain((0..70).map(|number| (&RENDER, number, 2760 + 9 * number as u64)))
     {
         clockwork.at(secs(at), Change::Delete(key(&pod(workload, number))));
     }
