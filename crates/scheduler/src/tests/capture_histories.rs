@@ -95,7 +95,7 @@ impl Story {
             story.make(&Step::Slice { node: number, devices: 2 });
             story.make(&Step::Group { number, min_count: 2 });
         }
-        for step in &steps {
+        for step in steps {
             story.make(step);
         }
         story
