@@ -34,7 +34,7 @@ impl Waking {
         let waits = matches!(self.place, Some(Place::Unschedulable));
         let wakes = matches!(place, Some(Place::Active | Place::Backoff));
         if let (Some(pod), Some((now, cause)), true) = (pod, self.last.take(), waits && wakes) {
-            scheduler.note(now, &pod, || Happening::Woken(cause.into()));
+            scheduler.note(now, &pod, Happening::Woken(&cause));
         }
         self.place = place;
         self.last = next.and_then(|call| Some((call.now, cause(call)?)));
