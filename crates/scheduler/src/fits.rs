@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use supercargo_framework::pod::PodStatus;
-use supercargo_framework::{CycleState, Now, PodInfo, Uid};
+use supercargo_framework::{Now, PodInfo, Uid};
 use supercargo_queue::QueuedPod;
 
-use crate::attempt::Scope;
 use crate::scheduler::Scheduler;
 use crate::why::{Why, WhyError};
 use supercargo_evaluation::extender::NoCalls;
@@ -49,13 +48,9 @@ impl Scheduler {
             }
             let copy = Arc::new(copy_of(pod, number));
             let queued = QueuedPod::new(Arc::clone(&copy), profile, now.wall);
-            let mut state = CycleState::default();
             // As a member of a group with every node: without PostFilter.
-            match self.choose_node(now, &queued, &mut state, &mut NoCalls, Scope::Member(None)) {
-                Ok(node) => {
-                    self.assume(&queued, &node).map_err(|kind| WhyError::Failed(kind.to_string()))?;
-                    *by_node.entry(node).or_default() += 1;
-                }
+            match self.try_member(now, &queued, None, &mut NoCalls) {
+                Ok(placed) => *by_node.entry(placed.node).or_default() += 1,
                 Err(failure) if failure.kind.is_rejection() => {
                     let then = Some(self.why(now, &copy)?);
                     return Ok(Fits { by_node, then });

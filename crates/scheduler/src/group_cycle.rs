@@ -246,7 +246,7 @@ impl Scheduler {
     }
 
     /// Finds a node for a member, and assumes and reserves it there.
-    fn try_member(
+    pub(crate) fn try_member(
         &mut self,
         now: Now,
         member: &QueuedPod,

@@ -5,5 +5,5 @@ mod edges;
 mod histories;
 mod steps;
 mod tally;
-mod templates;
+pub(super) mod templates;
 mod twins;
