@@ -34,5 +34,6 @@ mod timeline;
 mod uncertain;
 mod volumes;
 mod what_if;
+mod what_if_happens;
 mod why;
 mod world;

@@ -183,6 +183,7 @@ impl Crowd {
         for (number, (template, priority)) in self.pods.iter().enumerate() {
             let name = format!("old{number}");
             let pod = of_template(*template, &name).priority(*priority);
+            let pod = pod.with_spec(|spec| spec.never_preempts = true);
             bed.pod(pod.clone());
             bed.cycle();
             if let Some(node) = bed.node_of(&name).map(str::to_owned) {
