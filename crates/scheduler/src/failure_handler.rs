@@ -8,6 +8,7 @@ use supercargo_framework::{Feature, Now, PodInfo};
 
 use crate::effect::EventType;
 use crate::scheduler::Scheduler;
+use crate::timeline::Happening;
 use supercargo_queue::QueuedPod;
 use supercargo_runtime::failure::{Failure, FailureKind};
 use supercargo_runtime::observer::{AttemptResult, Observation, Timespan};
@@ -26,7 +27,7 @@ impl Scheduler {
             (AttemptResult::Error, "SchedulerError")
         };
         self.observe_attempt(&queued, result, None, &message, now);
-        self.note_failure(now, &queued, &message);
+        self.note(now, &queued.pod, Happening::Failed(&message, (&queued).into()));
         let gone = matches!(kind, FailureKind::Gone);
         queued.blame(kind);
         // A pod that is gone, replaced or bound is not requeued, and nothing is reported.

@@ -33,7 +33,7 @@ impl Scheduler {
             return;
         }
         let (node, victims) = (&order.node, order.victims.pods.len());
-        self.note(now, &order.preemptor.pod, || Happening::Preempts(Arc::clone(node), victims));
+        self.note(now, &order.preemptor.pod, Happening::Preempts(node, victims));
         let mut victims = order.victims.pods.clone();
         let last = if order.asynchronous { victims.pop() } else { None };
         let is_asynchronous = order.asynchronous;
@@ -272,7 +272,7 @@ impl Scheduler {
         (event.scheduler_name, event.related) = (reporter, related);
         let by = preemptor.pod.key();
         self.effects.push(Effect::RecordEvent(event));
-        self.note(now, victim, || Happening::PreemptedBy(by));
+        self.note(now, victim, Happening::PreemptedBy { namespace: &by.namespace, name: &by.name });
     }
 }
 

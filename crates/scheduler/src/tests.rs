@@ -38,6 +38,7 @@ mod timeline;
 mod uncertain;
 mod volumes;
 mod what_if;
+mod what_if_happens;
 mod why;
 mod why_group;
 mod world;

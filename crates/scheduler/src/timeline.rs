@@ -1,12 +1,12 @@
 //! What happened to pods: a log of limited size.
 //!
-//! The scheduler's thread writes it, so an entry costs some reference counts, and a copy of the
-//! message if an attempt fails for another reason than the last one. A fork shares all entries but
-//! the last few.
+//! The scheduler's thread writes it: it copies names into a segment that is at hand, and touches
+//! nothing else. A fork shares all entries but the last few. Entries are unpacked when somebody
+//! asks.
 
-use std::collections::VecDeque;
+mod segment;
+
 use std::hash::BuildHasher as _;
-use std::mem::{size_of, take};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -14,50 +14,78 @@ use supercargo_framework::hash_seed::HashSeed;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{Now, PodInfo, Text, Timestamp};
 
+pub(crate) use self::segment::Noted;
+use self::segment::Part;
 use crate::scheduler::Scheduler;
 use supercargo_queue::QueuedPod;
 
-/// The entries that are dropped together.
-const SEGMENT: usize = 64;
 /// The parts of the log. The larger ones make room first, so a namespace that fills the log takes
 /// room from the few others in its part.
 const PARTS: usize = 64;
-/// The longest message that is kept, in bytes.
-const LONGEST_MESSAGE: usize = 1024;
 
 /// Something that happened to a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Happening {
+pub enum Happening<S = Arc<str>> {
     /// It entered the queue.
     Added,
     /// This PreEnqueue plugin holds it.
-    Gated(Text),
+    Gated(S),
     /// No PreEnqueue plugin holds it any more.
     Released,
     /// This made it worth another attempt. Not noted for pods of groups.
-    Woken(Arc<str>),
+    Woken(S),
     /// An attempt chose this node.
-    Chosen(Arc<str>, Attempt),
+    Chosen(S, Attempt),
     /// This Permit plugin holds it.
-    Waits(Text),
+    Waits(S),
     /// Permit no longer holds it.
     Permitted,
     /// It was bound to this node.
-    Bound(Arc<str>),
+    Bound(S),
     /// An attempt failed: no node fits, or the binding failed. The message says why.
-    Failed(Arc<str>, Attempt),
+    Failed(S, Attempt),
     /// It preempts this many pods on this node.
-    Preempts(Arc<str>, usize),
+    Preempts(S, usize),
     /// It was evicted for this pod.
-    PreemptedBy(PodKey),
+    PreemptedBy {
+        /// The pod's namespace.
+        namespace: S,
+        /// Its name.
+        name: S,
+    },
     /// It gave its node up, for this reason, and is tried again at once.
-    GaveUp(Text),
+    GaveUp(S),
     /// Another scheduler bound it to this node.
-    BoundElsewhere(Arc<str>),
+    BoundElsewhere(S),
     /// It was deleted, or left the queue.
     Deleted,
     /// It succeeded or failed, or was deleted at once: the informer does not tell which.
     Ended,
+}
+
+impl<S> Happening<S> {
+    /// The same with other texts.
+    fn map<'a, T>(&'a self, mut text: impl FnMut(&'a S) -> T) -> Happening<T> {
+        match self {
+            Self::Added => Happening::Added,
+            Self::Gated(plugin) => Happening::Gated(text(plugin)),
+            Self::Released => Happening::Released,
+            Self::Woken(cause) => Happening::Woken(text(cause)),
+            Self::Chosen(node, attempt) => Happening::Chosen(text(node), *attempt),
+            Self::Waits(plugin) => Happening::Waits(text(plugin)),
+            Self::Permitted => Happening::Permitted,
+            Self::Bound(node) => Happening::Bound(text(node)),
+            Self::Failed(message, attempt) => Happening::Failed(text(message), *attempt),
+            Self::Preempts(node, pods) => Happening::Preempts(text(node), *pods),
+            Self::PreemptedBy { namespace, name } => {
+                Happening::PreemptedBy { namespace: text(namespace), name: text(name) }
+            }
+            Self::GaveUp(cause) => Happening::GaveUp(text(cause)),
+            Self::BoundElsewhere(node) => Happening::BoundElsewhere(text(node)),
+            Self::Deleted => Happening::Deleted,
+            Self::Ended => Happening::Ended,
+        }
+    }
 }
 
 /// An attempt.
@@ -86,92 +114,25 @@ pub struct Entry {
     pub what: Happening,
 }
 
-impl Entry {
-    /// Its memory without a message. Names are shared with the pod, but may outlive it.
-    fn bytes(&self) -> usize {
-        size_of::<Self>() + self.pod.namespace.len() + self.pod.name.len()
-    }
-
-    fn message(&self) -> Option<&Arc<str>> {
-        match &self.what {
-            Happening::Failed(message, _) | Happening::Woken(message) => Some(message),
-            _ => None,
-        }
-    }
-}
-
-/// Entries that are no longer written to.
-#[derive(Debug)]
-struct Segment {
-    entries: Vec<Entry>,
-    bytes: usize,
-}
-
-/// The entries of some namespaces.
-#[derive(Clone, Debug, Default)]
-struct Part {
-    closed: VecDeque<Arc<Segment>>,
-    open: Vec<Entry>,
-    /// The memory of all closed segments, and of the open one.
-    bytes: (usize, usize),
-    /// The last message of the open segment. Entries that share it need memory for it once.
-    message: Option<Arc<str>>,
-    /// Whether entries have been dropped.
-    is_cut: bool,
-}
-
-impl Part {
-    /// Adds an entry. Returns the memory of the segment that this closes.
-    fn push(&mut self, entry: Entry) -> usize {
-        self.bytes.1 += entry.bytes();
-        if let Some(message) = entry.message()
-            && !self.message.as_ref().is_some_and(|last| Arc::ptr_eq(last, message))
-        {
-            self.bytes.1 += message.len();
-            self.message = Some(Arc::clone(message));
-        }
-        self.open.push(entry);
-        if self.open.len() < SEGMENT {
-            return 0;
-        }
-        let (entries, bytes) = (take(&mut self.open), take(&mut self.bytes.1));
-        self.message = None;
-        self.bytes.0 += bytes;
-        self.closed.push_back(Arc::new(Segment { entries, bytes }));
-        bytes
-    }
-
-    /// Drops the oldest segment, and returns its memory.
-    fn drop_oldest(&mut self) -> usize {
-        let bytes = self.closed.pop_front().map_or(0, |oldest| oldest.bytes);
-        self.bytes.0 -= bytes;
-        self.is_cut = true;
-        bytes
-    }
-
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.closed.iter().flat_map(|segment| &segment.entries).chain(&self.open)
-    }
-}
-
 /// The latest entries, up to a limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
     /// The memory limit in bytes. With 0, nothing is kept.
     limit: usize,
-    /// Of all closed segments.
+    /// The memory of all entries.
     bytes: usize,
     parts: Vec<Part>,
     seed: HashSeed,
-    /// The last message: many pods fail for the same reason.
-    message: Arc<str>,
+    /// The last namespace, and its part.
+    last: (Arc<str>, usize),
 }
 
 impl Timeline {
     /// Users choose the names of namespaces: see [`HashSeed`].
     pub(crate) fn new(limit: usize, seed: HashSeed) -> Self {
-        let parts = if limit > 0 { PARTS } else { 0 };
-        Self { limit, bytes: 0, parts: vec![Part::default(); parts], seed, message: Arc::default() }
+        let parts = vec![Part::default(); if limit > 0 { PARTS } else { 0 }];
+        let last = (Arc::default(), part_of(&seed, ""));
+        Self { limit, bytes: 0, parts, seed, last }
     }
 
     pub(crate) fn is_off(&self) -> bool {
@@ -179,54 +140,51 @@ impl Timeline {
     }
 
     /// Forgets everything, and takes these entries instead.
-    pub(crate) fn replace(&mut self, entries: Vec<Entry>) {
+    pub(crate) fn replace(&mut self, entries: &[Entry]) {
         *self = Self::new(self.limit, self.seed.clone());
         if self.is_off() {
             return;
         }
-        for mut entry in entries {
-            if let Happening::Failed(message, _) = &mut entry.what {
-                *message = self.share(message);
-            }
-            self.push(entry);
+        for Entry { time, pod, what } in entries {
+            self.push(*time, &pod.namespace, &pod.name, what);
         }
     }
 
-    fn push(&mut self, entry: Entry) {
-        let part = self.part_of(&entry.pod);
-        self.bytes += self.parts[part].push(entry);
+    fn push<S: AsRef<str>>(
+        &mut self,
+        time: Timestamp,
+        namespace: &Arc<str>,
+        name: &str,
+        what: &Happening<S>,
+    ) {
+        if self.last.0 != *namespace {
+            self.last = (Arc::clone(namespace), part_of(&self.seed, namespace));
+        }
+        self.bytes += self.parts[self.last.1].push(time, (namespace, name), what);
         while self.bytes > self.limit
-            && let Some(largest) = self.parts.iter_mut().max_by_key(|part| part.bytes.0)
+            && let Some(largest) = self.parts.iter_mut().max_by_key(|part| part.bytes)
+            && largest.bytes > 0
         {
             self.bytes -= largest.drop_oldest();
         }
     }
 
-    /// The index of the part that has the entries of a pod.
-    fn part_of(&self, pod: &PodKey) -> usize {
-        self.seed.hash_one(&*pod.namespace) as usize % PARTS
-    }
-
-    /// The message, shared with the last one if they are equal.
-    fn share(&mut self, message: &str) -> Arc<str> {
-        let end = message.floor_char_boundary(LONGEST_MESSAGE);
-        if *self.message != message[..end] {
-            self.message = message[..end].into();
-        }
-        Arc::clone(&self.message)
-    }
-
     /// All entries; those of a namespace in their order.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.parts.iter().flat_map(Part::entries)
+    pub(crate) fn notes(&self) -> impl Iterator<Item = Noted<'_>> {
+        self.parts.iter().flat_map(Part::notes)
     }
 
     /// The entries of a pod, the oldest first.
     fn of(&self, pod: &PodKey) -> History {
-        let part = &self.parts[self.part_of(pod)];
-        let entries = part.entries().filter(|entry| entry.pod == *pod).cloned().collect();
-        History { entries, cut_at: part.entries().next().map(|first| first.time).filter(|_| part.is_cut) }
+        let part = &self.parts[part_of(&self.seed, &pod.namespace)];
+        let entries = part.notes().filter(|note| note.is_of(pod)).map(|note| note.entry()).collect();
+        History { entries, cut_at: part.notes().next().map(|first| first.time()).filter(|_| part.is_cut) }
     }
+}
+
+/// The index of the part that has the entries of a namespace.
+fn part_of(seed: &HashSeed, namespace: &str) -> usize {
+    seed.hash_one(namespace) as usize % PARTS
 }
 
 /// What happened to the pods of a name.
@@ -245,17 +203,9 @@ impl Scheduler {
     }
 
     /// Notes that something happened to a pod.
-    pub(crate) fn note(&mut self, now: Now, pod: &PodInfo, what: impl FnOnce() -> Happening) {
+    pub(crate) fn note(&mut self, now: Now, pod: &PodInfo, what: Happening<&str>) {
         if !self.timeline.is_off() {
-            self.timeline.push(Entry { time: now.wall, pod: pod.key(), what: what() });
-        }
-    }
-
-    /// Notes the failure of an attempt.
-    pub(crate) fn note_failure(&mut self, now: Now, queued: &QueuedPod, message: &str) {
-        if !self.timeline.is_off() {
-            let message = self.timeline.share(message);
-            self.note(now, &queued.pod, || Happening::Failed(message, queued.into()));
+            self.timeline.push(now.wall, &pod.namespace, &pod.name, &what);
         }
     }
 
@@ -269,85 +219,10 @@ impl Scheduler {
     pub(crate) fn note_gate(&mut self, now: Now, pod: &PodInfo, before: Option<&Text>) {
         let gate = self.gate(pod);
         if gate.as_ref() != before {
-            self.note(now, pod, || gate.map_or(Happening::Released, Happening::Gated));
+            self.note(now, pod, gate.as_deref().map_or(Happening::Released, Happening::Gated));
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use supercargo_framework::testing::pod;
-
-    use super::*;
-
-    fn entry(time: i64, name: &str) -> Entry {
-        Entry { time: Timestamp(time), pod: pod(name).build().key(), what: Happening::Added }
-    }
-
-    fn timeline(limit: usize) -> Timeline {
-        Timeline::new(limit, HashSeed::new(7))
-    }
-
-    #[test]
-    fn the_oldest_entries_are_dropped_beyond_the_limit() {
-        let limit = entry(0, "p").bytes() * SEGMENT * 2;
-        let mut timeline = timeline(limit);
-        let key = pod("p").build().key();
-        for time in 0..2 * SEGMENT as i64 {
-            timeline.push(entry(time, "p"));
-        }
-        assert_eq!((timeline.of(&key).entries.len(), timeline.of(&key).cut_at), (2 * SEGMENT, None));
-        for time in 0..10 * SEGMENT as i64 {
-            timeline.push(entry(1000 + time, "p"));
-            assert!(timeline.bytes <= limit);
-        }
-        let history = timeline.of(&key);
-        assert_eq!(history.entries.len(), 2 * SEGMENT);
-        assert_eq!(history.cut_at, Some(history.entries[0].time));
-        assert!(history.entries.is_sorted_by_key(|entry| entry.time));
-        assert_eq!(timeline.of(&pod("q").build().key()).entries, []);
-    }
-
-    #[test]
-    fn a_namespace_that_fills_the_log_drops_its_own_entries() {
-        let limit = entry(0, "p").bytes() * SEGMENT * 8;
-        let mut timeline = timeline(limit);
-        let quiet: Vec<Entry> = (0..PARTS)
-            .map(|number| Entry {
-                pod: PodKey { namespace: format!("quiet-{number}").into(), name: "p".into() },
-                ..entry(0, "p")
-            })
-            .filter(|quiet| timeline.part_of(&quiet.pod) != timeline.part_of(&entry(0, "p").pod))
-            .collect();
-        for _ in 0..SEGMENT {
-            timeline.push(quiet[0].clone());
-        }
-        for time in 0..100 * SEGMENT as i64 {
-            timeline.push(entry(time, "p"));
-        }
-        let history = timeline.of(&quiet[0].pod);
-        assert_eq!((history.entries.len(), history.cut_at), (SEGMENT, None));
-        assert!(timeline.of(&entry(0, "p").pod).cut_at.is_some());
-        assert!(quiet.len() > PARTS / 2, "most namespaces are in other parts");
-    }
-
-    #[test]
-    fn equal_messages_share_memory_and_long_ones_are_cut() {
-        let mut timeline = timeline(1);
-        let (one, same) = (timeline.share("full"), timeline.share("full"));
-        assert!(Arc::ptr_eq(&one, &same));
-        assert_eq!(&*timeline.share("other"), "other");
-        let long = timeline.share(&"é".repeat(1000));
-        assert!(long.len() <= LONGEST_MESSAGE && long.ends_with('é'), "{}", long.len());
-    }
-
-    #[test]
-    fn a_shared_message_counts_once_in_a_segment() {
-        let mut timeline = timeline(1 << 20);
-        let attempt = Attempt { number: 1, after_flush: false };
-        let failed =
-            |message: &str| Entry { what: Happening::Failed(message.into(), attempt), ..entry(0, "p") };
-        timeline.replace((0..2 * SEGMENT).map(|_| failed(&"x".repeat(1000))).collect());
-        assert_eq!(timeline.bytes, 2 * (SEGMENT * entry(0, "p").bytes() + 1000));
-    }
-}
+mod tests;

@@ -60,7 +60,7 @@ impl Scheduler {
         }
         let pod = Arc::clone(binding.pod());
         self.lose_race(now, uid);
-        self.note(now, &pod, || Happening::BoundElsewhere(Arc::clone(node)));
+        self.note(now, &pod, Happening::BoundElsewhere(node));
         // It counts on that node, and is not tried again, until the informer reports it.
         if self.known(&pod).is_some() && self.cache.node_of(uid).is_none() {
             let assumed = self.cache.assume(pod, Arc::clone(node));

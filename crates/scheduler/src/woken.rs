@@ -43,10 +43,10 @@ impl Scheduler {
         if woken.is_empty() || self.timeline.is_off() {
             return;
         }
-        let cause: Arc<str> = cause().into();
+        let cause = cause();
         for uid in woken {
             if let Some(pod) = self.queue.get(uid).map(|queued| Arc::clone(&queued.pod)) {
-                self.note(now, &pod, || Happening::Woken(Arc::clone(&cause)));
+                self.note(now, &pod, Happening::Woken(&cause));
             }
         }
     }

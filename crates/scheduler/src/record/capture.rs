@@ -47,7 +47,7 @@ impl Scheduler {
             nominations: self.queue.nominator.all().map(nomination).collect(),
             unqueued: self.unqueued(),
             allocations: self.objects.list_pending().cloned().collect(),
-            timeline: self.timeline.entries().cloned().collect(),
+            timeline: self.timeline.notes().map(|note| note.entry()).collect(),
         }
     }
 
@@ -71,7 +71,7 @@ impl Scheduler {
             self.cache.note_object(&claim);
             self.objects.add_pending(claim);
         }
-        self.timeline.replace(memory.timeline);
+        self.timeline.replace(&memory.timeline);
     }
 }
 

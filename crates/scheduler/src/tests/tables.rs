@@ -6,5 +6,5 @@ mod histories;
 mod redaction;
 mod steps;
 mod tally;
-mod templates;
+pub(super) mod templates;
 mod twins;

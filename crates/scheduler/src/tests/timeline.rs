@@ -35,7 +35,7 @@ fn short(what: &Happening) -> String {
         Happening::Bound(node) => format!("bound to {node}"),
         Happening::Woken(cause) => format!("woken: {cause}"),
         Happening::Preempts(node, pods) => format!("preempts {pods} on {node}"),
-        Happening::PreemptedBy(by) => format!("evicted for {by}"),
+        Happening::PreemptedBy { namespace, name } => format!("evicted for {namespace}/{name}"),
         other => format!("{other:?}"),
     }
 }
