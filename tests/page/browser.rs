@@ -235,3 +235,13 @@ fn send(port: u16, method: &str, path: &str, body: &Value) -> Result<Value> {
     let (.., answer) = support::http::send(request)?;
     Ok(serde_json::from_str(&answer).unwrap_or_default())
 }
+
+#[test]
+fn axe_core_notices_a_button_without_a_name() {
+    let Some(browser) = Browser::start() else { return };
+    browser.open("about:blank");
+    browser.run("document.body.append(document.createElement('button'))");
+    let found = browser.violations();
+    let is_found = found.iter().any(|it| it.as_str().unwrap().starts_with("button-name: "));
+    assert_eq!(is_found, browser.axe.is_some(), "{found:?}");
+}
