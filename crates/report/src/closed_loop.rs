@@ -96,7 +96,8 @@ fn write_totals(text: &mut String, run: &ModelledRun) -> std::fmt::Result {
         writeln!(text, "{name:<38}{recorded:<21}{modelled}")?;
     }
     for usage in &run.usage {
-        for (when, (recorded, modelled)) in [("on average", usage.average), ("at the end", usage.last)] {
+        let average = usage.average.map(|average| ("on average", average));
+        for (when, (recorded, modelled)) in average.into_iter().chain([("at the end", usage.last)]) {
             let name = clip(&format!("{} requested {when}", usage.resource), 36);
             writeln!(text, "{name:<38}{:<21}{}", percent(recorded), percent(modelled))?;
         }
@@ -114,7 +115,7 @@ pub fn modelled_run_json(run: &ModelledRun) -> String {
     let shares = |(recorded, modelled): (f64, f64)| json!({ "recorded": recorded, "modelled": modelled });
     let usage = run.usage.iter().map(|usage| {
         json!({
-            "resource": usage.resource, "average": shares(usage.average), "end": shares(usage.last),
+            "resource": usage.resource, "average": usage.average.map(shares), "end": shares(usage.last),
         })
     });
     let diverged = run.diverged.map(|(step, time)| json!({ "step": step, "time": time.to_rfc3339() }));
@@ -162,7 +163,7 @@ mod tests {
     }
 
     fn run() -> ModelledRun {
-        let usage = Usage { resource: "cpu".into(), average: (0.5, 0.25), last: (1.0, 0.125) };
+        let usage = Usage { resource: "cpu".into(), average: Some((0.5, 0.25)), last: (1.0, 0.125) };
         ModelledRun {
             diverged: Some((7, Timestamp(0))),
             pods: 9,
@@ -190,8 +191,8 @@ mod tests {
         let text = modelled_run(&run());
         assert!(
             text.starts_with(
-                "Modelled: of 9 pods, 1 on another node, 1 placed only in the model, 1 placed only\n\
-                 as recorded, 1 pending longer, 1 pending shorter\n"
+                "Modelled: of 9 pods, 1 on another node, 1 placed only in the model, 1 placed\n\
+                 only as recorded, 1 pending longer, 1 pending shorter\n"
             ),
             "{text}"
         );

@@ -12,6 +12,9 @@ use crate::feature_gates::{FeatureGates, emulated_version};
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(next_help_heading = "Feature flags")]
 pub struct FeatureOptions {
+    // The first one: the others take their values out of the matches.
+    #[command(flatten)]
+    given: Given,
     /// Feature gates to set, as in `StorageCapacityScoring=true,SchedulerAsyncPreemption=false`.
     /// `supercargo run --help` lists the gates and their defaults at its end.
     #[arg(long, value_name = "GATES")]
@@ -19,8 +22,6 @@ pub struct FeatureOptions {
     /// Version of kube-scheduler whose feature gate defaults apply: 1.34 to 1.37.
     #[arg(long, value_name = "VERSION", value_parser = emulated_version, default_value_t = Version::CURRENT)]
     pub emulated_version: Version,
-    #[command(flatten)]
-    given: Given,
 }
 
 /// Whether the command line sets one of the options.

@@ -167,7 +167,9 @@ impl Story {
     fn create(&mut self, cpu: usize, group: Option<usize>, claim: Option<usize>, priority: i32) {
         self.versions += 1;
         let name = format!("p{}", self.versions);
-        let mut pod = pod(&name).uid(&name).request("cpu", &cpu.to_string());
+        // The search for victims begins at a hash of the UID.
+        let uid = format!("00000000-0000-4000-8000-{:012}", self.versions);
+        let mut pod = pod(&name).uid(&uid).request("cpu", &cpu.to_string());
         pod = match claim {
             Some(claim) => devices::claiming(pod, claim),
             None => pod,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use supercargo_codec::{NodeKind, ObjectKind, PodKind};
 use supercargo_framework::Now;
+use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::testing::{node, pod};
 
@@ -81,29 +82,34 @@ fn decisions(capture: &str, options: Options, name: &dyn Fn(&str) -> String) -> 
 fn decide(scheduler: &mut Scheduler, now: Now, lines: &mut Vec<String>, name: &dyn Fn(&str) -> String) {
     for _ in 0..100 {
         let tried = scheduler.schedule_one(now, &mut NoCalls);
-        lines.extend(scheduler.take_effects().iter().map(|effect| line(effect, name)));
+        lines.extend(scheduler.take_effects().iter().filter_map(|effect| line(effect, name)));
         if !tried {
             return;
         }
     }
 }
 
-/// An effect without messages and resource versions.
-fn line(effect: &Effect, name: &dyn Fn(&str) -> String) -> String {
+/// An effect without messages and resource versions; `None` for a condition, which has a message.
+fn line(effect: &Effect, name: &dyn Fn(&str) -> String) -> Option<String> {
     let key = |key: &PodKey| format!("{}/{}", name(&key.namespace), name(&key.name));
-    match effect {
+    Some(match effect {
         Effect::StartPreBind { pod, node, .. } => format!("prepares {} on {}", key(&pod.key()), name(node)),
         Effect::Bind { pod, node, .. } => format!("binds {} to {}", key(&pod.key()), name(node)),
         Effect::Evict { victims, .. } => {
             format!("evicts {:?}", victims.iter().map(|victim| key(&victim.pod)).collect::<Vec<_>>())
         }
-        Effect::PatchPodStatus(patch) => format!("patches {}", key(&patch.pod)),
+        Effect::PatchPodStatus(patch) => match &patch.nomination {
+            Nomination::Override(node) => {
+                format!("nominates {} for {:?}", key(&patch.pod), node.as_deref().map(name))
+            }
+            Nomination::Keep => return None,
+        },
         Effect::RecordEvent(event) => format!("{} {}", event.reason, key(&event.pod)),
         Effect::PatchGroupStatus(patch) => format!("patches {}", name(&patch.group)),
         Effect::Write { resource, .. } => format!("writes {resource}"),
         Effect::CancelPreBind(_) => "cancels".to_owned(),
         Effect::ReadPod { pod, .. } => format!("reads {}", key(pod)),
-    }
+    })
 }
 
 /// Fills `?` in a JSON text with markers, each another one.

@@ -11,14 +11,16 @@ use crate::scheduler::Scheduler;
 
 /// How often the nodes are summed up, in recorded time.
 const PERIOD: Duration = Duration::from_mins(1);
+/// The fewest samples that have an average.
+const FEWEST: u32 = 10;
 
 /// How much of a resource pods request, in parts of what nodes offer, from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Usage {
     /// The resource.
     pub resource: Arc<str>,
-    /// The average over time: as recorded, and in the model.
-    pub average: (f64, f64),
+    /// The average over time: as recorded, and in the model. `None` in the first minutes.
+    pub average: Option<(f64, f64)>,
     /// At the end: as recorded, and in the model.
     pub last: (f64, f64),
 }
@@ -71,10 +73,10 @@ impl Usages {
         let last = [shares(recorded), shares(modelled)];
         self.add(last.clone());
         let Self { sums: [recorded, modelled], count, .. } = self;
-        let count = f64::from(count);
+        let samples = f64::from(count);
         let of = |shares: &Shares, resource: &Arc<str>| shares.get(resource).copied().unwrap_or_default();
         let usage = |(resource, sum): (Arc<str>, f64)| Usage {
-            average: (sum / count, of(&modelled, &resource) / count),
+            average: (count >= FEWEST).then(|| (sum / samples, of(&modelled, &resource) / samples)),
             last: (of(&last[0], &resource), of(&last[1], &resource)),
             resource,
         };

@@ -65,7 +65,7 @@ const WORDS: &str = "
     Added Permitted Deleted Ended Tick Drain
     Ready MemoryPressure DiskPressure PIDPressure NetworkUnavailable
     Unschedulable SchedulingGated SchedulerError PreemptionByScheduler
-    TCP UDP SCTP 0.0.0.0 ::
+    TCP UDP SCTP Tcp Udp Sctp 0.0.0.0 ::
     cpu memory ephemeral-storage pods metadata.name
     podgroups extended-resources <extended-resources>
     amd64 arm64 linux windows default kube-system kube-public kube-node-lease
