@@ -526,9 +526,9 @@ fn promised(cluster: &Cluster, verbs: &[Verb], answer: &WhatIf) -> (Placement, u
         let place = match &outcome.end {
             End::On(node) | End::Back(node) => on(node),
             End::Pending(_) => None,
-            End::HeldUp(_) => {
+            End::HeldUp { node, .. } => {
                 held_up += 1;
-                outcome.from.clone()
+                on(node)
             }
             End::Gone => {
                 places.remove(name);
@@ -804,7 +804,7 @@ fn name_of(end: &End) -> &'static str {
         End::Back(_) => "back",
         End::Pending(_) => "pending",
         End::Gone => "gone",
-        End::HeldUp(_) => "held up",
+        End::HeldUp { .. } => "held up",
         End::Unknown => "unknown",
     }
 }

@@ -48,8 +48,9 @@ impl ModelCluster<'_> {
             self.settle()?;
         }
         for pod in left {
+            let Some(node) = pod.node_name.clone() else { continue };
             let budgets = self.protecting(&pod).map(|key| name(&key)).collect();
-            self.fates.insert(pod.uid.clone(), End::HeldUp(budgets));
+            self.fates.insert(pod.uid.clone(), End::HeldUp { node, budgets });
         }
         Ok(())
     }
