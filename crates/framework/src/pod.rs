@@ -224,6 +224,11 @@ impl PodInfo {
         self.spec.group().map(|name| format!("{}/{name}", self.namespace).into())
     }
 
+    /// Whether the pod's controller is of one of these kinds.
+    pub fn is_controlled_by(&self, kinds: &[&str]) -> bool {
+        self.controller.as_ref().is_some_and(|owner| kinds.contains(&&*owner.kind))
+    }
+
     /// `namespace/name`, the pod's key in the queue and in messages.
     pub fn key(&self) -> PodKey {
         PodKey { namespace: Arc::clone(&self.namespace), name: Arc::clone(&self.name) }

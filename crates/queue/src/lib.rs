@@ -58,6 +58,7 @@ pub use self::hints::EXTENDER;
 use self::hints::QueueingHints;
 use self::in_flight::InFlight;
 use self::members::Members;
+pub use self::members::sort_members;
 pub use self::nominator::{Nominated, Nominator};
 use self::queueing_strategy::QueueingStrategy;
 use self::rank::{ActiveRank, BackoffRank};

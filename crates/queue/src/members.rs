@@ -58,6 +58,11 @@ impl Turn {
     }
 }
 
+/// Sorts members of a group in the order in which they are tried.
+pub fn sort_members(members: &mut [QueuedPod]) {
+    members.sort_by_cached_key(Turn::of);
+}
+
 impl Members {
     pub(crate) fn len(&self) -> usize {
         self.by_turn.len()

@@ -248,7 +248,8 @@ impl SchedulingQueue {
         event: &Text,
     ) {
         let cause = EntryReason::chosen(event, strategy);
-        let (uid, was_held) = (entry.uid().clone(), entry.gating_plugin.is_some());
+        let uid = entry.uid().clone();
+        let is_noted = entry.group.is_none() && entry.gating_plugin.is_none();
         match strategy {
             QueueingStrategy::Skip => self.insert_unschedulable(cx, entry, cause),
             QueueingStrategy::AfterBackoff if entry.is_backing_off(self.options.window(), cx.now.wall) => {
@@ -258,7 +259,7 @@ impl SchedulingQueue {
                 self.move_to_active(cx, entry, cause, false);
             }
         }
-        if !was_held && !self.is_unschedulable(&uid) && self.entries.contains_key(&uid) {
+        if is_noted && !self.is_unschedulable(&uid) {
             cx.woken.push(uid);
         }
     }

@@ -16,7 +16,7 @@ pub(crate) struct Copy {
 
 /// Whether copies of the pod need no volume of their own, and their claims are known.
 pub(crate) fn can_be_copied(objects: &Objects, pod: &PodInfo) -> bool {
-    let is_stateful = pod.controller.as_ref().is_some_and(|owner| &*owner.kind == "StatefulSet");
+    let is_stateful = pod.is_controlled_by(&["StatefulSet"]);
     let needs_volume = |source: &VolumeSource| match source {
         VolumeSource::Ephemeral => true,
         VolumeSource::Claim(_) => is_stateful,

@@ -7,7 +7,6 @@ use supercargo_framework::{Now, PodInfo};
 use supercargo_queue::QueuedPod;
 
 use crate::copies::{Copy, can_be_copied, copy_of};
-use crate::input::{Input, Notification};
 use crate::scheduler::Scheduler;
 use crate::why::{Why, WhyError};
 use supercargo_evaluation::extender::NoCalls;
@@ -48,9 +47,7 @@ impl Scheduler {
                 return Err(WhyError::Stopped);
             }
             let Copy { pod: copy, claims } = copy_of(&self.objects, pod, number);
-            for claim in claims {
-                self.handle(now, Input::Object(Notification::Added(Arc::new(claim))));
-            }
+            self.add_claims(now, claims);
             let queued = QueuedPod::new(Arc::new(copy), profile, now.wall);
             // As a member of a group with every node: without PostFilter.
             match self.try_member(now, &queued, None, &mut NoCalls) {

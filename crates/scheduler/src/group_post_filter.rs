@@ -134,27 +134,24 @@ impl Scheduler {
                 let status = status.code();
                 self.observer.observe(Observation::GroupPreemptionEvaluated { plugin: name, status, took });
             }
-            if matches!(
-                status.code(),
-                Code::Success | Code::Unschedulable | Code::UnschedulableAndUnresolvable
-            ) {
-                all_commands.extend(commands);
-            }
             let answer = match status.code() {
-                Code::Success => (nominations, status),
+                Code::Success => Some((nominations, status)),
                 // This status is final: reasons of earlier plugins are dropped.
-                Code::UnschedulableAndUnresolvable => (Nominations::new(), status),
+                Code::UnschedulableAndUnresolvable => Some((Nominations::new(), status)),
                 Code::Unschedulable => {
                     reasons.extend(status.reasons().iter().cloned());
-                    continue;
+                    None
                 }
                 _ => {
                     let message = status.message();
                     let text = format!("error in {name:?} PodGroupPostFilter plugins: {message}");
-                    (Nominations::new(), Status::error(text))
+                    return ((Nominations::new(), Status::error(text)), all_commands);
                 }
             };
-            return (answer, all_commands);
+            all_commands.extend(commands);
+            if let Some(answer) = answer {
+                return (answer, all_commands);
+            }
         }
         ((Nominations::new(), Status::unschedulable(reasons.join(", "))), all_commands)
     }

@@ -152,15 +152,20 @@ impl Trial {
         own.chain(below).collect()
     }
 
+    /// The members that were tried, and what became of each.
+    pub(crate) fn tried<'a>(&'a self, node: &GroupNode) -> Vec<(usize, &'a Result<Placed, Failure>)> {
+        let own = node.members.clone().zip(&self.results);
+        let below = node.children.iter().zip(&self.children).flat_map(|(node, trial)| trial.tried(node));
+        own.chain(below).collect()
+    }
+
     /// The members that were tried and that no node took, and why.
     pub(crate) fn rejected<'a>(&'a self, node: &GroupNode) -> Vec<(usize, &'a FitError)> {
-        let own = node.members.clone().zip(&self.results);
-        let own = own.filter_map(|(member, result)| match result {
+        let fit_error = |(member, result): (usize, &'a Result<_, _>)| match result {
             Err(Failure { kind: FailureKind::Fit(error), .. }) => Some((member, &**error)),
             _ => None,
-        });
-        let below = node.children.iter().zip(&self.children).flat_map(|(node, trial)| trial.rejected(node));
-        own.chain(below).collect()
+        };
+        self.tried(node).into_iter().filter_map(fit_error).collect()
     }
 
     /// The pods that found a node, with it.

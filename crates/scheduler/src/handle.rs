@@ -202,11 +202,8 @@ impl Scheduler {
         }
         if let Some(profile) = profile {
             let gate = self.gate(old);
-            let woken = self.with_queue(now, |queue, cx| {
-                queue.update(cx, old, &new, profile);
-                std::mem::take(&mut cx.woken)
-            });
-            self.note_woken(now, &woken, || format!("pod {} was updated", new.key()));
+            let cause = || format!("pod {} was updated", new.key());
+            self.with_queue_noting(now, |queue, cx| queue.update(cx, old, &new, profile), cause);
             self.note_gate(now, &new, gate.as_ref());
         }
         let (before, after) = (&old.status.nominated_node_name, &new.status.nominated_node_name);

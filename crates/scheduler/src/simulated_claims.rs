@@ -38,7 +38,14 @@ impl Scheduler {
                 uid: format!("{of_extended} written").into(),
                 ..with(&pending, |body| body.reserved_for = [consumer].into())
             };
-            self.handle(now, Input::Object(Notification::Added(Arc::new(created))));
+            self.add_claims(now, vec![created]);
+        }
+    }
+
+    /// Claims that their controller makes.
+    pub(crate) fn add_claims(&mut self, now: Now, claims: Vec<Object>) {
+        for claim in claims {
+            self.handle(now, Input::Object(Notification::Added(Arc::new(claim))));
         }
     }
 

@@ -4,8 +4,8 @@ use std::mem::take;
 use std::sync::Arc;
 
 use supercargo_framework::event::Change;
-use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo, Uid};
-use supercargo_queue::PreCheck;
+use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo};
+use supercargo_queue::{PreCheck, QueueCx, SchedulingQueue};
 
 use crate::scheduler::Scheduler;
 use crate::timeline::Happening;
@@ -31,21 +31,29 @@ impl Scheduler {
 
     /// Moves the pods that an event may help, and notes what it was.
     pub(crate) fn move_pods(&mut self, now: Now, event: &ClusterEvent, change: &Change, pre_check: PreCheck) {
-        let woken = self.with_queue(now, |queue, cx| {
+        let call = |queue: &mut SchedulingQueue, cx: &mut QueueCx<'_>| {
             queue.move_all(cx, event, change, pre_check);
-            take(&mut cx.woken)
-        });
-        self.note_woken(now, &woken, || text(event, change));
+        };
+        self.with_queue_noting(now, call, || text(event, change));
     }
 
-    /// Notes what moved these pods.
-    pub(crate) fn note_woken(&mut self, now: Now, woken: &[Uid], cause: impl FnOnce() -> String) {
+    /// Calls the queue, and notes what made it wake pods.
+    pub(crate) fn with_queue_noting(
+        &mut self,
+        now: Now,
+        call: impl FnOnce(&mut SchedulingQueue, &mut QueueCx<'_>),
+        cause: impl FnOnce() -> String,
+    ) {
+        let woken = self.with_queue(now, |queue, cx| {
+            call(queue, cx);
+            take(&mut cx.woken)
+        });
         if woken.is_empty() || self.timeline.is_off() {
             return;
         }
         let cause: Arc<str> = cause().into();
         for uid in woken {
-            if let Some(pod) = self.queue.get(uid).map(|queued| Arc::clone(&queued.pod)) {
+            if let Some(pod) = self.queue.get(&uid).map(|queued| Arc::clone(&queued.pod)) {
                 self.note(now, &pod, || Happening::Woken(Arc::clone(&cause)));
             }
         }

@@ -14,8 +14,7 @@ import { arrange, capital, commandOf, el, keepRows, printable, problem, set, tim
  */
 /**
  * Where the first line of an answer goes, and what is around it. `made` gets a function that shows
- * the last answer again. `period` is the shortest time
- * between two questions, in milliseconds.
+ * the last answer again. `period` is the shortest time between two questions, in milliseconds.
  *
  * @typedef {{ headline?: HTMLElement, root?: HTMLElement, period?: number, made?: (redraw: () => void) => void }} Frame
  */

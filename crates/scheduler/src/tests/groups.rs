@@ -58,6 +58,16 @@ impl TestBed {
         self.handle(Input::Object(Notification::Added(Arc::new(group))));
     }
 
+    /// Nodes with these CPUs, and pods on them that request one each.
+    pub(super) fn crowd(&mut self, cpus: &[u32], pods: usize) {
+        for (i, cpus) in cpus.iter().enumerate() {
+            self.node(with_cpus(&format!("n{i}"), &cpus.to_string()));
+        }
+        for i in 0..pods {
+            self.assigned(pod(&format!("old{i}")).request("cpu", "1").node(&format!("n{}", i % cpus.len())));
+        }
+    }
+
     /// The nodes of these pods, `-` for those without one.
     pub(super) fn nodes_of(&self, pods: &[&str]) -> String {
         pods.iter().map(|pod| self.node_of(pod).unwrap_or("-")).collect::<Vec<_>>().join(" ")
@@ -410,12 +420,7 @@ proptest! {
         on_nodes in 0..3_usize,
     ) {
         let mut bed = bed();
-        for (i, cpus) in cpus.iter().enumerate() {
-            bed.node(with_cpus(&format!("n{i}"), &cpus.to_string()));
-        }
-        for i in 0..on_nodes {
-            bed.assigned(pod(&format!("old{i}")).request("cpu", "1").node(&format!("n{}", i % cpus.len())));
-        }
+        bed.crowd(&cpus, on_nodes);
         bed.group(gang(min_count));
         for (i, (cpu, has_port)) in requests.iter().enumerate() {
             let member = member(&format!("p{i}"), &cpu.to_string());

@@ -91,13 +91,7 @@ proptest! {
         priority in 0..2_i32,
     ) {
         let mut bed = bed();
-        for (i, cpus) in cpus.iter().enumerate() {
-            bed.node(with_cpus(&format!("n{i}"), &cpus.to_string()));
-        }
-        for i in 0..victims {
-            let victim = pod(&format!("old{i}")).request("cpu", "1").node(&format!("n{}", i % cpus.len()));
-            bed.assigned(victim);
-        }
+        bed.crowd(&cpus, victims);
         let names: Vec<String> = (0..requests.len()).map(|i| format!("p{i}")).collect();
         bed.group(supercargo_framework::objects::GroupSpec { priority, ..gang(min_count) });
         for (name, cpu) in names.iter().zip(&requests) {

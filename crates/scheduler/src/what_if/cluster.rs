@@ -7,7 +7,6 @@ use std::time::Duration;
 use rustc_hash::{FxHashMap, FxHashSet};
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::node::HOSTNAME;
-use supercargo_framework::objects::Object;
 use supercargo_framework::pod::{PodKey, PodStatus};
 use supercargo_framework::pod_claims::PodClaimStatuses;
 use supercargo_framework::taint::Taint;
@@ -235,14 +234,14 @@ impl<'s> ModelCluster<'s> {
             return;
         }
         // The kubelet replaces its static pods itself.
-        if pod.controller.is_none() || is_of(pod, &["Node"]) {
+        if pod.controller.is_none() || pod.is_controlled_by(&["Node"]) {
             return;
         }
         if pod.spec.volumes.iter().any(|volume| volume.source == VolumeSource::Ephemeral) {
             self.fates.insert(pod.uid.clone(), End::Unknown);
             return;
         }
-        self.add_claims(claims);
+        self.scheduler.add_claims(*self.now, claims);
         let mut status = PodStatus::default();
         if let Some(claims) = &pod.status.claims {
             status.claims = Some(Box::new(PodClaimStatuses { extended: None, ..(**claims).clone() }));
@@ -250,17 +249,11 @@ impl<'s> ModelCluster<'s> {
         self.create(PodInfo { node_name: None, status, status_requests: None, ..pod.clone() });
     }
 
-    fn add_claims(&mut self, claims: Vec<Object>) {
-        for claim in claims {
-            self.handle(Input::Object(Notification::Added(Arc::new(claim))));
-        }
-    }
-
     pub(super) fn add_pods(&mut self, like: &PodInfo, count: usize) {
         for _ in 0..count {
             self.added += 1;
             let Copy { pod, claims } = copy_of(&self.scheduler.objects, like, self.added);
-            self.add_claims(claims);
+            self.scheduler.add_claims(*self.now, claims);
             self.create(pod);
         }
     }
@@ -269,7 +262,7 @@ impl<'s> ModelCluster<'s> {
     pub(super) fn add_nodes(&mut self, like: &NodeRecord, count: usize) {
         let on_it = self.scheduler.cache.nodes().get(&like.name).map(|info| info.pods().to_vec());
         let mut of_node = on_it.unwrap_or_default();
-        of_node.retain(|pod| is_of(pod, &["DaemonSet"]) && !pod.terminating);
+        of_node.retain(|pod| pod.is_controlled_by(&["DaemonSet"]) && !pod.terminating);
         for _ in 0..count {
             let name = self.new_name(&like.name);
             let labels = like.labels.iter().map(|(key, value)| {
@@ -346,10 +339,5 @@ impl<'s> ModelCluster<'s> {
 
 /// Whether the pod belongs to its node (DaemonSet or static pod).
 pub(super) fn is_of_node(pod: &PodInfo) -> bool {
-    is_of(pod, &["DaemonSet", "Node"])
-}
-
-/// Whether the pod's controller is of one of these kinds.
-fn is_of(pod: &PodInfo, kinds: &[&str]) -> bool {
-    pod.controller.as_ref().is_some_and(|owner| kinds.contains(&&*owner.kind))
+    pod.is_controlled_by(&["DaemonSet", "Node"])
 }

@@ -1,16 +1,15 @@
 //! Why the group of a pod does not start: all of its pods that wait are tried as one.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use supercargo_framework::objects::{Counted, GroupKey, GroupSpec};
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::{Code, Feature, Now, PodInfo, Timestamp};
-use supercargo_queue::QueuedPod;
-use supercargo_runtime::failure::FailureKind;
+use supercargo_queue::{QueuedPod, sort_members};
+use supercargo_runtime::failure::Failure;
 
 use crate::group_cycle::TriedGroup;
-use crate::group_tree::{GroupFailure, GroupNode, Trial};
+use crate::group_tree::{GroupFailure, GroupNode, Placed};
 use crate::scheduler::Scheduler;
 use supercargo_evaluation::extender::NoCalls;
 
@@ -113,14 +112,16 @@ impl Scheduler {
             }
         };
         self.objects.end_sharing();
-        for (member, result) in results(&root, &trial) {
+        for (member, result) in trial.tried(&root) {
             let tried = &members[member].pod;
             match result {
-                Ok(node) => {
+                Ok(Placed { node, .. }) => {
                     why.placed += 1;
                     why.node = why.node.take().or_else(|| (tried.uid == pod.uid).then(|| Arc::clone(node)));
                 }
-                Err(kind) if why.refused.is_none() => why.refused = Some((tried.key(), kind.to_string())),
+                Err(Failure { kind, .. }) if why.refused.is_none() => {
+                    why.refused = Some((tried.key(), kind.to_string()));
+                }
                 Err(_) => {}
             }
         }
@@ -141,19 +142,7 @@ impl Scheduler {
             })
         };
         let mut members: Vec<QueuedPod> = known.chain([pod]).map(queued).collect();
-        members.sort_by_cached_key(|member| {
-            let pod = &member.pod;
-            (Reverse(pod.priority), Reverse(member.attempts), member.timestamp, Arc::clone(&pod.name))
-        });
+        sort_members(&mut members);
         members
     }
-}
-
-/// The members that were tried, each with its node or its failure.
-fn results<'a>(node: &GroupNode, trial: &'a Trial) -> Vec<(usize, Result<&'a Arc<str>, &'a FailureKind>)> {
-    let own = node.members.clone().zip(&trial.results).map(|(member, result)| {
-        (member, result.as_ref().map(|placed| &placed.node).map_err(|failure| &failure.kind))
-    });
-    let below = node.children.iter().zip(&trial.children).flat_map(|(node, trial)| results(node, trial));
-    own.chain(below).collect()
 }
