@@ -66,6 +66,7 @@ COPY crates/runtime/Cargo.toml crates/runtime/
 COPY crates/scheduler/Cargo.toml crates/scheduler/
 COPY crates/serving/Cargo.toml crates/serving/
 COPY crates/telemetry/Cargo.toml crates/telemetry/
+COPY crates/timeline/Cargo.toml crates/timeline/
 COPY examples/scheduler/Cargo.toml examples/scheduler/
 COPY plugins/Cargo.toml plugins/
 COPY plugins/dynamic-resources/Cargo.toml plugins/dynamic-resources/
@@ -97,6 +98,7 @@ COPY crates/runtime/src crates/runtime/src
 COPY crates/scheduler/src crates/scheduler/src
 COPY crates/serving/src crates/serving/src
 COPY crates/telemetry/src crates/telemetry/src
+COPY crates/timeline/src crates/timeline/src
 COPY examples/scheduler/src examples/scheduler/src
 COPY plugins/dynamic-resources/src plugins/dynamic-resources/src
 COPY plugins/src plugins/src

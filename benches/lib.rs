@@ -15,7 +15,7 @@ pub mod random;
 pub mod workload;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::testing::{node, pod};
@@ -66,7 +66,15 @@ impl Bench {
     /// # Panics
     /// If the default options are invalid, which is a bug.
     pub fn with_nodes(count: usize) -> Self {
-        let scheduler = Scheduler::new(default_options()).expect("the default options make a scheduler");
+        Self::of(default_options(), count)
+    }
+
+    /// The same with other options.
+    ///
+    /// # Panics
+    /// If the options are invalid.
+    pub fn of(options: Options, count: usize) -> Self {
+        let scheduler = Scheduler::new(options).expect("the options make a scheduler");
         let wall = Timestamp(1_767_225_600_000_000);
         let mut bench = Self { scheduler, now: Now { wall, monotonic: Duration::ZERO } };
         for i in 0..count {
@@ -118,6 +126,26 @@ impl Bench {
     pub fn pass(&mut self, duration: Duration) {
         self.now = Now { wall: self.now.wall.plus(duration), monotonic: self.now.monotonic + duration };
         self.handle(Input::Tick);
+    }
+}
+
+/// The time that this thread has had a processor; `None` where the system does not say. Other
+/// programs on the machine lengthen the time on the wall.
+fn processor_time() -> Option<Duration> {
+    // The system accounts for it when threads change.
+    std::thread::yield_now();
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+}
+
+/// The processor time that this takes, or else the time on the wall.
+pub fn time_of(run: impl FnOnce()) -> Duration {
+    let (before, wall) = (processor_time(), Instant::now());
+    run();
+    let wall = wall.elapsed();
+    match (before, processor_time()) {
+        (Some(before), Some(after)) => after.saturating_sub(before),
+        _ => wall,
     }
 }
 

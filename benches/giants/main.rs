@@ -11,14 +11,14 @@ mod go;
 use std::alloc::System;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use serde::Serialize;
 use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use supercargo_benches::{FilterArgs, Output, RunArgs};
+use supercargo_benches::{FilterArgs, Output, RunArgs, time_of};
 use supercargo_codec::{NodeKind, PodKind};
 use supercargo_framework::testing::giants::{Hostile, MOST_BYTES, NodeList, PodList};
 use supercargo_framework::{NodeRecord, PodInfo};
@@ -175,20 +175,7 @@ impl Steps {
 
 /// The time of one input or cycle, in milliseconds.
 fn timed(run: impl FnOnce()) -> f64 {
-    let (wall, before) = (Instant::now(), processor_time());
-    run();
-    let elapsed = match (before, processor_time()) {
-        (Some(before), Some(after)) => after.saturating_sub(before),
-        _ => wall.elapsed(),
-    };
-    elapsed.div_duration_f64(Duration::from_millis(1))
-}
-
-/// The time that this thread has had a processor; `None` where the system does not say. Other
-/// programs on the machine lengthen the time on the wall.
-fn processor_time() -> Option<Duration> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+    time_of(run).div_duration_f64(Duration::from_millis(1))
 }
 
 fn megabytes(region: &Region<'_, System>) -> f64 {

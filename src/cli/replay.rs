@@ -10,16 +10,18 @@ use clap::{ArgGroup, Args};
 use supercargo_config::flags::FeatureOptions;
 use supercargo_config::{Catalog, Config};
 use supercargo_report as report;
-use supercargo_scheduler::record::{Comparer, RecordedCall, Replayed, replay_with};
-use supercargo_scheduler::{Options, Scheduler};
+use supercargo_scheduler::record::{ClosedLoop, Companion, Comparer, RecordedCall, Replayed, replay_with};
+use supercargo_scheduler::{BuildError, Effect, Options, Scheduler};
 use tokio::time::Instant;
 
 use super::output::{error_line, print, print_error};
-use crate::insight::{Format, NO_ANSWER, TIMELINE_MEMORY, is_wrong_file, key, open_record};
+use crate::insight::{
+    FileCatalog, Format, NO_ANSWER, Reopened, TIMELINE_MEMORY, is_wrong_file, key, open_record,
+};
 use supercargo_owner::options::scheduler_options;
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("question").args(["with", "timeline"]))]
+#[command(group = ArgGroup::new("question").args(["with", "timeline", "closed_loop"]).multiple(true))]
 pub(super) struct Replay {
     /// Files written by `run --record`: all segments of one run, in order
     #[arg(required = true, value_name = "FILE")]
@@ -33,9 +35,13 @@ pub(super) struct Replay {
     with: Option<PathBuf>,
     /// Show what happened to this pod in the recorded run. Exit codes: 0, or 3 if the record has
     /// nothing about it or cannot be replayed
-    #[arg(long, value_name = "NAMESPACE/POD")]
+    #[arg(long, value_name = "NAMESPACE/POD", conflicts_with = "with")]
     timeline: Option<String>,
-    /// Output format of --with and --timeline
+    /// Let the decisions of --with stand, and show what a model says became of the pods. Without
+    /// --with, the recorded configuration decides again. Exit codes: as for --with
+    #[arg(long, conflicts_with = "timeline")]
+    closed_loop: bool,
+    /// Output format of --with, --timeline and --closed-loop
     #[arg(long, short, value_enum, default_value = "table", requires = "question")]
     output: Format,
     /// Value of this flag in the recorded run
@@ -49,12 +55,14 @@ pub(super) struct Replay {
 
 impl Replay {
     pub(super) fn run(&self, catalog: &Catalog) -> Result<ExitCode> {
-        let catalog = self.features.applied_to(catalog)?;
+        let catalog = FileCatalog::new(&self.features, catalog)?;
         let answer = match (&self.with, &self.timeline) {
+            _ if self.closed_loop => self.model(&catalog),
             (Some(with), _) => self.compare(&catalog, with),
             (None, Some(pod)) => self.history(&catalog, pod).map(|text| (text, true)),
             (None, None) => {
-                let (_, steps) = self.replay(&catalog, |_, _| {})?;
+                let (_, steps) =
+                    self.replay(self.open(&catalog)?, &mut |_: &mut Scheduler, _: &RecordedCall| {})?;
                 print(format!("{steps} steps, every decision the same\n").as_bytes())?;
                 return Ok(ExitCode::SUCCESS);
             }
@@ -73,12 +81,13 @@ impl Replay {
     }
 
     /// How decisions differ with this configuration, and whether none does.
-    fn compare(&self, catalog: &Catalog, with: &Path) -> Result<(String, bool)> {
-        let other = self.options(Config::load_or_default(Some(with), catalog)?);
+    fn compare(&self, catalog: &FileCatalog, with: &Path) -> Result<(String, bool)> {
+        let (first, catalog) = self.open(catalog)?;
+        let other = self.options(Config::load_or_default(Some(with), &catalog)?);
         let mut comparer = Comparer::new(other).with_context(|| with.display().to_string())?;
         let mut unrecorded = None;
         let mut counter = Counter::new();
-        self.replay(catalog, |scheduler, call| {
+        self.replay((first, catalog), &mut |scheduler: &mut Scheduler, call: &RecordedCall| {
             unrecorded.get_or_insert_with(|| comparer.unrecorded_kinds(scheduler));
             comparer.before(scheduler, call);
             counter.show(comparer.comparison.steps);
@@ -93,15 +102,43 @@ impl Replay {
         Ok((text, comparison.differing() == 0))
     }
 
+    /// What a model says became of the pods, and whether that is as recorded.
+    fn model(&self, catalog: &FileCatalog) -> Result<(String, bool)> {
+        let (first, catalog) = self.open(catalog)?;
+        let given = self.with.as_deref().or(self.config.as_deref());
+        let given = given.map(|file| Config::load_or_default(Some(file), &catalog)).transpose()?;
+        let own = catalog.clone();
+        let configure = |text: &str| {
+            let config = Config::parse("configuration", text, &own).ok()?;
+            Some(self.options(config))
+        };
+        let mut modelling = Modelling {
+            options: given.map(|config| self.options(config)),
+            configure: &configure,
+            is_recorded: self.with.is_none(),
+            run: None,
+            counter: Counter::new(),
+        };
+        let (scheduler, _) = self.replay((first, catalog), &mut modelling)?;
+        drop(modelling.counter);
+        let run = modelling.run.context("the record has no configuration")??.end(&scheduler)?;
+        let text = match self.output {
+            Format::Table => report::modelled_run(&run),
+            Format::Json => report::modelled_run_json(&run),
+        };
+        Ok((text, run.outcomes.is_empty()))
+    }
+
     /// What happened to a pod.
-    fn history(&self, catalog: &Catalog, pod: &str) -> Result<String> {
+    fn history(&self, catalog: &FileCatalog, pod: &str) -> Result<String> {
         let pod = key(pod, None, "default")?;
         let mut counter = Counter::new();
         let mut steps = 0;
-        let (scheduler, _) = self.replay(catalog, |_, _| {
-            steps += 1;
-            counter.show(steps);
-        })?;
+        let (scheduler, _) =
+            self.replay(self.open(catalog)?, &mut |_: &mut Scheduler, _: &RecordedCall| {
+                steps += 1;
+                counter.show(steps);
+            })?;
         drop(counter);
         let history = scheduler.history(&pod).unwrap_or_default();
         ensure!(!history.entries.is_empty(), "the record has nothing about pod {pod}");
@@ -119,32 +156,42 @@ impl Replay {
         scheduler_options(&config)
     }
 
-    /// Replays the record, and shows `before` each call. Returns the scheduler and the
+    /// The first file, and the catalog with its feature gates.
+    fn open(&self, catalog: &FileCatalog) -> Result<(Reopened, Catalog)> {
+        catalog.open(self.files.first().context("no file is given")?)
+    }
+
+    /// Replays the record, and shows `companion` each call. Returns the scheduler and the
     /// number of steps.
     fn replay(
         &self,
-        catalog: &Catalog,
-        mut before: impl FnMut(&mut Scheduler, &RecordedCall),
+        (first, catalog): (Reopened, Catalog),
+        companion: &mut impl Companion,
     ) -> Result<(Scheduler, usize)> {
-        let own = self.config.as_deref().map(|file| Config::load_or_default(Some(file), catalog));
+        let own = self.config.as_deref().map(|file| Config::load_or_default(Some(file), &catalog));
         let mut own = own.transpose()?;
         let mut configure = |text: &str| {
             // The first one is that of the begin.
             let config = match own.take() {
                 Some(own) => own,
-                None => Config::parse("configuration", text, catalog).map_err(|errors| errors.to_string())?,
+                None => {
+                    Config::parse("configuration", text, &catalog).map_err(|errors| errors.to_string())?
+                }
             };
             Ok(self.options(config))
         };
-        let mut scheduler = None;
+        let (mut scheduler, mut first) = (None, Some(first));
         let (mut steps, mut incomplete): (_, Option<String>) = (0, None);
         for file in &self.files {
             let name = file.display().to_string();
             if let Some(problem) = incomplete {
                 bail!("{problem}, but {name} follows");
             }
-            let record = open_record(file).with_context(|| format!("cannot read {name}"))?;
-            let replayed = replay_with(&mut scheduler, record, &mut configure, &mut before);
+            let record = match first.take() {
+                Some(first) => first,
+                None => Box::new(open_record(file).with_context(|| format!("cannot read {name}"))?),
+            };
+            let replayed = replay_with(&mut scheduler, record, &mut configure, companion);
             let replayed = replayed.with_context(|| name.clone())?;
             incomplete = problem(&replayed).map(|problem| format!("{name}: {problem}"));
             steps += replayed.steps;
@@ -156,6 +203,42 @@ impl Replay {
             print_error(&format!("warning: {problem}; the replay ends there"));
         }
         Ok((scheduler, steps))
+    }
+}
+
+type Configure<'a> = &'a dyn Fn(&str) -> Option<Options>;
+type Reconfigure<'a> = Box<dyn FnMut(&str) -> Option<Options> + 'a>;
+
+/// A modelled run, which begins with the record.
+struct Modelling<'a> {
+    /// The first options, if they are not the recorded ones.
+    options: Option<Options>,
+    configure: Configure<'a>,
+    /// Whether later configurations are the recorded ones.
+    is_recorded: bool,
+    run: Option<Result<ClosedLoop<Reconfigure<'a>>, BuildError>>,
+    counter: Counter,
+}
+
+impl Companion for Modelling<'_> {
+    fn begin(&mut self, configuration: &str) {
+        let (configure, is_recorded) = (self.configure, self.is_recorded);
+        let first = self.options.take().or_else(|| configure(configuration));
+        let reconfigure = move |text: &str| if is_recorded { configure(text) } else { None };
+        self.run = first.map(|options| ClosedLoop::new(options, Box::new(reconfigure) as Reconfigure<'_>));
+    }
+
+    fn before(&mut self, scheduler: &mut Scheduler, call: &RecordedCall) {
+        if let Some(Ok(run)) = &mut self.run {
+            run.before(scheduler, call);
+        }
+    }
+
+    fn after(&mut self, scheduler: &Scheduler, effects: &[Effect]) {
+        if let Some(Ok(run)) = &mut self.run {
+            run.after(scheduler, effects);
+            self.counter.show(run.steps());
+        }
     }
 }
 

@@ -169,7 +169,7 @@ fn replay(segments: &[&[u8]]) -> Result<(), String> {
 #[test]
 fn only_the_last_segment_of_a_record_may_be_incomplete() {
     let config = Config::default_with(&Catalog::in_tree()).unwrap().to_yaml();
-    let begin = line(SchedulerCall::Begin(Content::Record, config));
+    let begin = line(SchedulerCall::Begin(Content::Record, config, None));
     let whole = line(SchedulerCall::Handle(Box::new(Input::Tick)));
     let cut = &whole[..whole.len() / 2];
     for last in [&whole, &[&whole, cut].concat(), cut, b""] {

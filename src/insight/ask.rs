@@ -24,6 +24,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::file::{Files, is_wrong_file};
+use super::file_catalog::FileCatalog;
 use super::progress::{Deadline, LATE};
 use super::question::{Answer, Format, LONG, NO_ANSWER, NoAnswer, Question, SHORT, State, View};
 use super::remote::{Remote, Way};
@@ -84,7 +85,7 @@ struct Source {
 impl<Q: Question> Ask<Q> {
     /// Prints the answer.
     pub(crate) async fn print(self, catalog: &Catalog) -> Result<ExitCode> {
-        let catalog = self.source.features.applied_to(catalog)?;
+        let catalog = FileCatalog::new(&self.source.features, catalog)?;
         let answer = async { self.begin(catalog)?.answer(false).await };
         match answer.await {
             Ok(Answer { text, is_good, .. }) => {
@@ -101,7 +102,7 @@ impl<Q: Question> Ask<Q> {
 
     /// Prints each new answer, until a signal or the last one.
     async fn watch(self, catalog: &Catalog) -> Result<ExitCode> {
-        let catalog = self.source.features.applied_to(catalog)?;
+        let catalog = FileCatalog::new(&self.source.features, catalog)?;
         let mut screen = Screen::new(self.view.output == Format::Json);
         // Before signals are caught: Ctrl-C also ends a command that still reads its manifest.
         let mut asking = match self.begin(catalog) {
@@ -125,7 +126,7 @@ impl<Q: Question> Ask<Q> {
         Ok(screen.code())
     }
 
-    fn begin(self, catalog: Catalog) -> Result<Asking<Q>> {
+    fn begin(self, catalog: FileCatalog) -> Result<Asking<Q>> {
         let Self { mut question, view, source } = self;
         question.read_files()?;
         let usual = if source.files.are_asked() { LONG } else { Q::TIMEOUT };
@@ -139,6 +140,7 @@ impl<Q: Question> Ask<Q> {
         } else if source.remote.is_asked() {
             From::Running { remote: Box::new(source.remote), way: None }
         } else {
+            let catalog = catalog.without_file();
             From::Cluster { catalog, source: Box::new(source), reader: None }
         };
         Ok(Asking { question: Arc::new(question), view, limit, from })
@@ -157,7 +159,7 @@ enum From {
     /// A running supercargo, and the way to it if it is open.
     Running { remote: Box<Remote>, way: Option<Box<Way>> },
     /// A capture, or a record.
-    Files { catalog: Catalog, source: Arc<Source> },
+    Files { catalog: FileCatalog, source: Arc<Source> },
     /// The cluster, and what has been read of it.
     Cluster { catalog: Catalog, source: Box<Source>, reader: Option<Box<Reader>> },
 }

@@ -128,6 +128,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use supercargo_config::flags::FeatureOptions;
     use supercargo_config::{Catalog, Config};
     use supercargo_framework::PodInfo;
     use supercargo_framework::binding::BindOutcome;
@@ -137,7 +138,7 @@ mod tests {
     use supercargo_scheduler::{Effect, Input, NoCalls, Notification};
 
     use super::*;
-    use crate::insight::Files;
+    use crate::insight::{FileCatalog, Files};
 
     /// The number of pods in the record. Each takes a second.
     const PODS: i64 = 60;
@@ -220,7 +221,7 @@ mod tests {
     fn a_seek_through_a_checkpoint_leads_to_the_state_of_one_from_the_begin() {
         let folder = tempfile::tempdir().unwrap();
         let files = record(folder.path());
-        let catalog = Catalog::in_tree();
+        let catalog = FileCatalog::new(&FeatureOptions::default(), &Catalog::in_tree()).unwrap();
         let lines: usize =
             files.iter().map(|file| std::fs::read_to_string(file).unwrap().lines().count()).sum();
         let files = Files::new(files);

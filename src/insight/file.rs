@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use supercargo_config::{Catalog, Config};
+use supercargo_config::Config;
 use supercargo_framework::Timestamp;
 use supercargo_scheduler::record::{ReplayError, Restored, restore_with};
 use supercargo_scheduler::{Fork, Scheduler};
 
 use super::checkpoints::{Checkpoints, Counted, Place};
+use super::file_catalog::{FileCatalog, Reopened};
 use super::progress::Deadline;
 use super::question::{LONG, State};
 use crate::cli::output::print_error;
@@ -27,6 +28,15 @@ pub(crate) const TIMELINE_MEMORY: usize = 1 << 30;
 pub(crate) fn open(path: &Path) -> io::Result<BufReader<File>> {
     let file = File::open(path)?;
     if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(BufReader::new(file)) }
+}
+
+/// Opens a file behind these bytes.
+fn open_at(path: &Path, bytes: u64) -> io::Result<Reopened> {
+    let mut file = open(path)?;
+    if bytes > 0 {
+        file.seek(SeekFrom::Start(bytes))?;
+    }
+    Ok(Box::new(file))
 }
 
 /// Whether a file is not the one that the command needs.
@@ -63,7 +73,7 @@ impl Files {
     pub(crate) fn at(
         &self,
         until: Timestamp,
-        catalog: &Catalog,
+        catalog: &FileCatalog,
         config: Option<&Path>,
         checkpoints: &mut Checkpoints,
     ) -> Result<(Fork, Arc<Config>)> {
@@ -82,7 +92,7 @@ impl Files {
     /// The state that they lead to, and its time. `config` is another configuration than theirs.
     pub(super) fn state(
         &self,
-        catalog: &Catalog,
+        catalog: &FileCatalog,
         config: Option<&Path>,
         deadline: Deadline,
     ) -> Result<(State, Timestamp)> {
@@ -91,11 +101,14 @@ impl Files {
 
     fn restored(
         &self,
-        catalog: &Catalog,
+        catalog: &FileCatalog,
         config: Option<&Path>,
         deadline: Deadline,
         checkpoints: &mut Checkpoints,
     ) -> Result<(State, Timestamp)> {
+        let path = self.files.first().context("no file is given")?;
+        let (first, catalog) = catalog.open(path)?;
+        let catalog = &catalog;
         let own = config.map(|file| Config::load_or_default(Some(file), catalog)).transpose()?;
         let current = RefCell::new(own.clone().map(with_timeline));
         let current_text = RefCell::new(String::new());
@@ -110,6 +123,7 @@ impl Files {
             options()
         };
         let (mut scheduler, mut last, mut is_over) = (None, None, false);
+        let mut first = Some(first);
         let mut begin = Place::default();
         if let Some(checkpoint) = checkpoints.before(self.until) {
             let options = configure(&checkpoint.configuration).map_err(anyhow::Error::msg)?;
@@ -118,14 +132,12 @@ impl Files {
         }
         for (number, file) in self.files.iter().enumerate().skip(begin.file) {
             let name = || file.display().to_string();
-            let mut record = open(file).with_context(|| format!("cannot read {}", name()))?;
-            let bytes = Rc::new(Cell::new(0));
-            if number == begin.file && begin.bytes > 0 {
-                record
-                    .seek(SeekFrom::Start(begin.bytes))
-                    .with_context(|| format!("cannot read {}", name()))?;
-                bytes.set(begin.bytes);
-            }
+            let skipped = if number == begin.file { begin.bytes } else { 0 };
+            let record = match first.take().filter(|_| begin == Place::default()) {
+                Some(first) => first,
+                None => open_at(file, skipped).with_context(|| format!("cannot read {}", name()))?,
+            };
+            let bytes = Rc::new(Cell::new(skipped));
             let record = Counted::new(record, Rc::clone(&bytes));
             let after = |scheduler: &Scheduler, restored: &Restored| {
                 let place = Place { file: number, bytes: bytes.get() };

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use supercargo_client::host::Clock;
-use supercargo_config::{Catalog, Config};
+use supercargo_config::Config;
 use supercargo_framework::{Now, Timestamp};
 use supercargo_page::INDEX;
 use supercargo_report::moment;
@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use super::seeks::Seeks;
 use super::{PATH, data, endpoint, files};
 use crate::insight::endpoint::Insight;
-use crate::insight::{Checkpoints, Files, open_record};
+use crate::insight::{Checkpoints, FileCatalog, Files, open_record};
 use crate::reload::Generation;
 use supercargo_owner::owner::{Mailbox, Message};
 use supercargo_telemetry::metrics::Metrics;
@@ -44,7 +44,7 @@ const BARS: usize = 120;
 pub(super) struct Replay {
     files: Files,
     config: Option<PathBuf>,
-    catalog: Catalog,
+    catalog: FileCatalog,
     extent: Extent,
     checkpoints: Mutex<Checkpoints>,
     shown: Arc<Shown>,
@@ -93,12 +93,19 @@ struct Call {
 
 impl Replay {
     /// Reads the files, and restores their end.
-    pub(super) fn open(paths: Vec<PathBuf>, config: Option<PathBuf>, catalog: Catalog) -> Result<Arc<Self>> {
+    pub(super) fn open(
+        paths: Vec<PathBuf>,
+        config: Option<PathBuf>,
+        catalog: FileCatalog,
+    ) -> Result<Arc<Self>> {
         let extent = Extent::read(&paths)?;
         let files = Files::new(paths);
         let mut checkpoints = Checkpoints::of(extent.calls);
         let (fork, current) = files.at(extent.end, &catalog, config.as_deref(), &mut checkpoints)?;
         let checkpoints = Mutex::new(checkpoints);
+        let catalog = catalog.without_warning();
+        // A copy has plugins of its own, with the gates of the file.
+        let copies = catalog.clone().without_file().with_features(current.features.clone());
         let time = Arc::new(ShownTime(Mutex::new(fork.now())));
         let shown = Arc::new(Shown(Mutex::new(fork)));
         // Nobody reads them.
@@ -108,7 +115,7 @@ impl Replay {
         synced.cancel();
         let mailbox = own(Arc::clone(&shown));
         let clock = Arc::clone(&time) as Arc<dyn Clock>;
-        let insight = Arc::new(Insight::new(mailbox, clock, followed, catalog.clone(), metrics, synced));
+        let insight = Arc::new(Insight::new(mailbox, clock, followed, copies, metrics, synced));
         let seeks = Seeks::new(extent.end);
         Ok(Arc::new(Self {
             files,

@@ -16,7 +16,7 @@ use super::proxy::Proxy;
 use super::replay::Replay;
 use super::{PATH, files};
 use crate::cli::output;
-use crate::insight::Target;
+use crate::insight::{FileCatalog, Target};
 use crate::run::stop_signal;
 
 #[derive(Args, Debug)]
@@ -61,10 +61,10 @@ impl Ui {
     async fn site(self, catalog: &Catalog) -> Result<Site> {
         if self.files.is_empty() {
             let needs_file = "--feature-gates and --emulated-version require --from";
-            ensure!(self.features == FeatureOptions::default(), needs_file);
+            ensure!(!self.features.are_given(), needs_file);
             return Ok(Site { open: files(), data: Proxy::open(self.target).await?.pages() });
         }
-        let catalog = self.features.applied_to(catalog)?;
+        let catalog = FileCatalog::new(&self.features, catalog)?;
         let replay = spawn_blocking(move || Replay::open(self.files, self.config, catalog));
         Ok(replay.await.context("a plugin panicked")??.site())
     }

@@ -19,6 +19,50 @@ fn without_time((code, text, error): (Option<i32>, String, String)) -> (Option<i
     (code, text, error)
 }
 
+const OTHER_GATES: &str = "warning: the given feature gates replace other ones of the file\n";
+
+/// The gates of the run at version 1.36 are in its capture, and in a capture of that.
+fn check_gates(file: &str, captured: &str, again: &str) {
+    let begin = |text: &str| serde_json::from_str::<Value>(text.lines().next().unwrap()).unwrap();
+    let version = |text: &str| begin(text)["call"]["Begin"][2]["version"].clone();
+    assert_eq!([version(captured), version(again)], ["1.36", "1.36"]);
+    for version_of_file in ["1.36", "1.37"] {
+        let given = format!("--emulated-version={version_of_file}");
+        let (code, printed, warning) = answer(&["capture", "--from", file, &given]);
+        assert_eq!((code, version(&printed)), (Some(0), version_of_file.into()));
+        assert_eq!(warning, if version_of_file == "1.36" { "" } else { OTHER_GATES });
+    }
+    // Earlier versions did not write them.
+    let mut old = begin(captured);
+    old["call"]["Begin"].as_array_mut().unwrap().truncate(2);
+    let (_, rest) = captured.split_once('\n').unwrap();
+    let path = format!("{file}.old");
+    fs::write(&path, format!("{old}\n{rest}")).unwrap();
+    let (code, printed, warning) = answer(&["capture", "--from", &path]);
+    assert_eq!((code, version(&printed), &*warning), (Some(0), "1.37".into(), ""));
+}
+
+/// No name is left, from the cluster or from a file, and questions have the same answers.
+fn check_redacted(file: &str, of_running: (Option<i32>, String, String)) {
+    let path = format!("{file}.redacted");
+    let of_file = || answer(&["capture", "--redact", "--from", file]);
+    let all = [of_running, of_file(), of_file()];
+    for (code, text, error) in &all {
+        assert_eq!((code, &**error), (&Some(0), ""));
+        for name in ["node-a", "node-b", "small", "large"] {
+            assert!(!text.contains(name), "{name} in {text}");
+        }
+        fs::write(&path, text).unwrap();
+        let (code, pending, error) = answer(&["pending", "--from", &path, "--output=json"]);
+        assert_eq!((code, &*error), (Some(1), ""));
+        let pending: Value = serde_json::from_str(&pending).unwrap();
+        let plain = answer(&["pending", "--from", file, "--output=json"]).1;
+        let plain: Value = serde_json::from_str(&plain).unwrap();
+        assert_eq!(pending["pods"], plain["pods"], "{pending:#}");
+    }
+    assert_ne!(all[1].1, all[2].1, "each has a secret of its own");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_capture_and_a_record_answer_as_the_scheduler_did() {
     let server = ApiServer::default();
@@ -33,7 +77,8 @@ async fn a_capture_and_a_record_answer_as_the_scheduler_did() {
     }
     let port = free_port();
     let open = "--authorization-always-allow-paths=/insight/*";
-    let supercargo = start(&kubeconfig, port, &["--insight", open, "--record", &path("record")]);
+    let version = "--emulated-version=1.36";
+    let supercargo = start(&kubeconfig, port, &["--insight", open, version, "--record", &path("record")]);
     for (name, memory) in [("small", "1Gi"), ("large", "16Gi")] {
         let pod = pod(name).by("supercargo").asking("memory", memory).build();
         create("/api/v1/namespaces/default/pods", &pod).await;
@@ -58,7 +103,9 @@ async fn a_capture_and_a_record_answer_as_the_scheduler_did() {
     ];
     let answers: Vec<_> =
         questions.iter().map(|(_, question)| answer(&[question, &running[..]].concat())).collect();
+    let redacted = answer(&[&["capture", "--redact"], &running[..]].concat());
     supercargo.stop();
+    check_redacted(&capture, redacted);
     for ((code, question), live) in questions.iter().zip(&answers) {
         let from_file = without_time(answer(&[question, &["--from", &capture][..]].concat()));
         assert_eq!(&from_file, live, "{question:?}");
@@ -68,6 +115,7 @@ async fn a_capture_and_a_record_answer_as_the_scheduler_did() {
     let (code, again, error) = answer(&["capture", "--from", &capture]);
     assert_eq!((code, &*error), (Some(0), ""));
     assert_eq!(again.lines().count(), captured.lines().count());
+    check_gates(&capture, &captured, &again);
     let cut = path("cut");
     fs::write(&cut, captured.lines().take(3).collect::<Vec<_>>().join("\n") + "\n").unwrap();
     for (arguments, problem) in [
@@ -82,6 +130,10 @@ async fn a_capture_and_a_record_answer_as_the_scheduler_did() {
     // The record knows every moment of the run.
     let record = segment(folder.path()).display().to_string();
     assert_eq!(without_time(answer(&["why", "large", "--from", &record])), answers[0]);
+    let (code, _, warning) = answer(&["replay", &record]);
+    assert_eq!((code, &*warning), (Some(0), ""));
+    let (code, _, warning) = answer(&["replay", &record, "--emulated-version=1.37"]);
+    assert_eq!((code, &*warning), (Some(0), OTHER_GATES));
     let (code, _, error) = answer(&["why", "large", "--from", &record, "--timeout=0s"]);
     assert!(code == Some(3) && error.contains("no answer within 0 s"), "{error}");
     let first: Value =

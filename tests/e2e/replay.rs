@@ -109,6 +109,12 @@ profiles:
       scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 10}]}
 ";
 
+/// Each run has other times and steps.
+fn without_first_difference(text: &str) -> String {
+    let lines = text.split_inclusive('\n');
+    lines.filter(|line| !line.starts_with("The first difference is in step ")).collect()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_configuration_decides_about_a_record() {
     let server = ApiServer::default();
@@ -144,6 +150,16 @@ async fn another_configuration_decides_about_a_record() {
     let (code, printed, _) = answer(&["replay", &record, "--with", &other, "-ojson"]);
     let parsed: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!((code, &parsed["otherNode"], &parsed["onlyOther"]), (Some(1), &json!(1), &json!(1)));
+
+    let (code, printed, error) = answer(&["replay", &record, "--with", &other, "--closed-loop"]);
+    assert_eq!((code, &*error), (Some(1), ""), "{printed}");
+    assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
+    let shown = without_first_difference(&printed);
+    assert!(without_first_difference(GUIDE).contains(&shown), "docs/replay.md does not have\n{printed}");
+    let (code, printed, error) = answer(&["replay", &record, "--closed-loop", "-ojson"]);
+    let parsed: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, &*error), (Some(0), ""), "{printed}");
+    assert_eq!((&parsed["firstDifference"], &parsed["modelled"]), (&Value::Null, &json!(true)));
 
     // The same configuration, with every default written out.
     let (_, default, _) = answer(&["config", "default"]);

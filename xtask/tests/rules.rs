@@ -76,9 +76,11 @@ const PURE: &[(&str, &[&str])] = &[
             "supercargo-framework",
             "supercargo-queue",
             "supercargo-runtime",
+            "supercargo-timeline",
             "thiserror",
         ],
     ),
+    ("supercargo-timeline", &["serde", "supercargo-framework"]),
     ("supercargo-volume-plugins", &["rustc-hash", "serde", "serde_json", "smallvec", "supercargo-framework"]),
 ];
 
@@ -191,6 +193,7 @@ const OURS: &[(&str, &[&str])] = &[
             "queue",
             "runtime",
             "scheduler",
+            "timeline",
             "volume-plugins",
         ],
     ),
@@ -202,10 +205,21 @@ const OURS: &[(&str, &[&str])] = &[
     ("supercargo-queue", &["framework", "runtime"]),
     (
         "supercargo-report",
-        &["cel", "devices", "evaluation", "framework", "go-regex", "page", "queue", "runtime", "scheduler"],
+        &[
+            "cel",
+            "devices",
+            "evaluation",
+            "framework",
+            "go-regex",
+            "page",
+            "queue",
+            "runtime",
+            "scheduler",
+            "timeline",
+        ],
     ),
     ("supercargo-runtime", &["framework"]),
-    ("supercargo-scheduler", &["evaluation", "framework", "queue", "runtime"]),
+    ("supercargo-scheduler", &["evaluation", "framework", "queue", "runtime", "timeline"]),
     (
         "supercargo-serving",
         &[
@@ -224,6 +238,7 @@ const OURS: &[(&str, &[&str])] = &[
         ],
     ),
     ("supercargo-telemetry", &["framework", "runtime"]),
+    ("supercargo-timeline", &["framework"]),
     ("supercargo-volume-plugins", &["framework"]),
 ];
 

@@ -16,6 +16,7 @@
 //! | `names`, `points`, `suggest` | names of plugins and points; suggestions for misspelt names |
 //! | `merge`, `profile`, `complete` | plugins merged over the defaults; checks across profiles |
 //! | `write`, `default_args` | the completed configuration as a file |
+//! | `redacted` | the same with other names |
 //! | `catalog` | the plugins and features that can be configured |
 //! | [`feature_gates`], [`flags`] | `--feature-gates`; the command line |
 //!
@@ -48,6 +49,7 @@ mod names;
 mod points;
 mod profile;
 mod profile_file;
+mod redacted;
 mod report;
 pub(crate) mod suggest;
 mod write;
@@ -67,6 +69,7 @@ pub use config::{
 };
 pub use error::{ConfigError, ConfigErrors, Position, Problem};
 pub use leader_election::LeaderElectionConfig;
+pub use redacted::UnknownArgs;
 
 use complete::complete;
 use cursor::Cursor;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Declares the gates with their state per version.
 macro_rules! features {
     ($($(#[$doc:meta])* $name:ident: $v34:ident $v35:ident $v36:ident $v37:ident,)*) => {
@@ -175,10 +177,41 @@ impl fmt::Display for Version {
 }
 
 /// The feature gates that are enabled.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Named", into = "Named")]
 pub struct Features {
     version: Version,
     on: Vec<Feature>,
+}
+
+/// Feature gates in a file.
+#[derive(Serialize, Deserialize)]
+struct Named {
+    /// Such as `1.37`.
+    version: String,
+    /// The names of the gates that are on.
+    on: Vec<String>,
+}
+
+impl From<Features> for Named {
+    fn from(features: Features) -> Self {
+        let on = features.on.iter().map(|feature| feature.name().to_owned()).collect();
+        Self { version: features.version.to_string(), on }
+    }
+}
+
+impl TryFrom<Named> for Features {
+    type Error = String;
+
+    fn try_from(Named { version, on }: Named) -> Result<Self, String> {
+        let minor = version.strip_prefix("1.").and_then(|minor| minor.parse().ok());
+        let known = minor.and_then(Version::new).ok_or_else(|| format!("version {version} is unknown"))?;
+        let feature = |name: String| {
+            let found = Feature::ALL.iter().copied().find(|feature| feature.name() == name);
+            found.ok_or_else(|| format!("feature gate {name} is unknown"))
+        };
+        Ok(Self { version: known, on: on.into_iter().map(feature).collect::<Result<_, _>>()? })
+    }
 }
 
 impl Default for Features {
@@ -246,5 +279,19 @@ mod tests {
         );
         assert_eq!(Features::default(), of(37));
         assert_eq!((Version::new(33), Version::new(38)), (None, None));
+    }
+
+    #[test]
+    fn features_are_read_as_written_and_unknown_ones_are_named() {
+        let features = Features::of(Version::new(35).unwrap()).with(Feature::DRADeviceTaints, true);
+        let text = serde_json::to_string(&features).unwrap();
+        assert_eq!(serde_json::from_str::<Features>(&text).unwrap(), features);
+        for (from, to, problem) in [
+            ("1.35", "1.99", "version 1.99 is unknown"),
+            ("DRADeviceTaints", "Wormholes", "feature gate Wormholes is unknown"),
+        ] {
+            let error = serde_json::from_str::<Features>(&text.replace(from, to)).unwrap_err();
+            assert!(error.to_string().contains(problem), "{error}");
+        }
     }
 }

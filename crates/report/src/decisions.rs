@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use supercargo_framework::Timestamp;
 use supercargo_framework::pod::PodKey;
 use supercargo_scheduler::{Entry, Fork, Happening};
 
@@ -12,30 +13,30 @@ use crate::moment;
 const MOST_DECISIONS: usize = 200;
 
 /// A decision, and since when its pod had waited, if the log reaches that far.
-struct Decision<'a> {
-    entry: &'a Entry,
-    added: Option<&'a Entry>,
+struct Decision {
+    entry: Entry,
+    added: Option<Timestamp>,
 }
 
 /// The newest decisions, the newest first: a node was chosen, or an attempt failed.
 pub fn decisions(fork: &Fork) -> Value {
-    let decisions = newest(fork.happenings().into_iter());
+    let decisions = newest(fork.happenings());
     json!({ "kind": "Decisions", "decisions": decisions.iter().map(Decision::json).collect::<Vec<_>>() })
 }
 
 /// Looks back until the start of each wait is known.
-fn newest<'a>(entries: impl DoubleEndedIterator<Item = &'a Entry>) -> Vec<Decision<'a>> {
+fn newest(entries: impl DoubleEndedIterator<Item = Entry>) -> Vec<Decision> {
     let mut decisions = Vec::new();
-    let mut waits: BTreeMap<&PodKey, Vec<usize>> = BTreeMap::new();
+    let mut waits: BTreeMap<PodKey, Vec<usize>> = BTreeMap::new();
     for entry in entries.rev() {
         match entry.what {
             Happening::Chosen(..) | Happening::Failed(..) if decisions.len() < MOST_DECISIONS => {
-                waits.entry(&entry.pod).or_default().push(decisions.len());
+                waits.entry(entry.pod.clone()).or_default().push(decisions.len());
                 decisions.push(Decision { entry, added: None });
             }
             Happening::Added => {
                 for at in waits.remove(&entry.pod).into_iter().flatten() {
-                    decisions[at].added = Some(entry);
+                    decisions[at].added = Some(entry.time);
                 }
                 if decisions.len() == MOST_DECISIONS && waits.is_empty() {
                     break;
@@ -47,15 +48,15 @@ fn newest<'a>(entries: impl DoubleEndedIterator<Item = &'a Entry>) -> Vec<Decisi
     decisions
 }
 
-impl Decision<'_> {
+impl Decision {
     fn json(&self) -> Value {
-        let Entry { time, pod, what } = self.entry;
+        let Entry { time, pod, what } = &self.entry;
         let (node, message, attempt) = match what {
             Happening::Chosen(node, attempt) => (Some(node), None, attempt.number),
             Happening::Failed(message, attempt) => (None, Some(message), attempt.number),
             _ => (None, None, 0),
         };
-        let waited = self.added.map(|added| time.since(added.time).as_millis() as u64);
+        let waited = self.added.map(|added| time.since(added).as_millis() as u64);
         json!({
             "time": moment(*time),
             "namespace": pod.namespace,
@@ -70,7 +71,6 @@ impl Decision<'_> {
 
 #[cfg(test)]
 mod tests {
-    use supercargo_framework::Timestamp;
     use supercargo_framework::testing::pod;
     use supercargo_scheduler::Attempt;
 
@@ -86,8 +86,8 @@ mod tests {
 
     /// The names of the pods, and how long they waited.
     fn shown(entries: &[Entry]) -> Vec<(String, Value)> {
-        let decisions = newest(entries.iter());
-        let row = |it: &Decision<'_>| (it.entry.pod.name.to_string(), it.json()["waitedMillis"].clone());
+        let decisions = newest(entries.iter().cloned());
+        let row = |it: &Decision| (it.entry.pod.name.to_string(), it.json()["waitedMillis"].clone());
         decisions.iter().map(row).collect()
     }
 

@@ -1,6 +1,7 @@
 //! Answers about a cluster, from the scheduler: as text of 80 columns for people, and as JSON for
 //! programs. This crate asks nothing and prints nothing.
 
+mod closed_loop;
 mod comparison;
 mod decisions;
 mod devices;
@@ -25,6 +26,7 @@ use supercargo_framework::taint::Taint;
 use supercargo_framework::{ClusterEvent, EventResource, PodInfo};
 use supercargo_scheduler::{Detail, Fits, Fix, PluginScores, PodFix, Refusal, Shortage, Why};
 
+pub use self::closed_loop::{modelled_run, modelled_run_json};
 pub use self::comparison::{comparison, comparison_json};
 pub use self::decisions::decisions;
 pub use self::devices::devices;

@@ -69,7 +69,7 @@ fn headline(pod: &PodKey, entries: &[Entry]) -> String {
         Happening::Permitted => format!("{pod} is being bound: Permit lets it go"),
         Happening::Waits(plugin) => format!("{pod} waits on Permit, for {plugin}"),
         Happening::Gated(plugin) => format!("{pod} is held by {plugin} before it is queued"),
-        Happening::PreemptedBy(by) => format!("{pod} is evicted for {by}"),
+        Happening::PreemptedBy { namespace, name } => format!("{pod} is evicted for {namespace}/{name}"),
         _ => format!("{pod} is pending after {tries}"),
     }
 }
@@ -86,7 +86,7 @@ fn event(what: &Happening) -> String {
         Happening::Bound(node) => format!("bound to {node}"),
         Happening::Failed(message, attempt) => format!("{} failed: {message}", attempt_text(*attempt)),
         Happening::Preempts(node, pods) => format!("preempts {} on {node}", count(*pods, "pod")),
-        Happening::PreemptedBy(by) => format!("evicted for {by}"),
+        Happening::PreemptedBy { namespace, name } => format!("evicted for {namespace}/{name}"),
         Happening::GaveUp(cause) => format!("gave its node up: {cause}"),
         Happening::BoundElsewhere(node) => format!("bound to {node} by another scheduler"),
         Happening::Deleted => "deleted".to_owned(),
@@ -106,7 +106,7 @@ pub fn moment(time: Timestamp) -> String {
 }
 
 /// A duration with at most two units.
-fn duration(duration: Duration) -> String {
+pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         0 => format!("{}ms", duration.as_millis()),
@@ -146,7 +146,9 @@ fn entry_json(Entry { time, what, .. }: &Entry) -> Value {
             })
         }
         Happening::Preempts(node, pods) => json!({ "event": "Preempts", "node": node, "pods": pods }),
-        Happening::PreemptedBy(by) => json!({ "event": "PreemptedBy", "by": by.to_string() }),
+        Happening::PreemptedBy { namespace, name } => {
+            json!({ "event": "PreemptedBy", "by": format!("{namespace}/{name}") })
+        }
         Happening::GaveUp(cause) => json!({ "event": "GaveUp", "cause": cause.to_string() }),
         Happening::BoundElsewhere(node) => json!({ "event": "BoundElsewhere", "node": node }),
         Happening::Deleted => json!({ "event": "Deleted" }),
@@ -220,8 +222,8 @@ TIME (UTC)                 AFTER  EVENT
         assert_eq!(first(failed), "default/p is pending after 1 attempt");
         assert_eq!(first(Happening::Gated("G".into())), "default/p is held by G before it is queued");
         assert_eq!(first(Happening::Waits("P".into())), "default/p waits on Permit, for P");
-        let by = pod("vip").build().key();
-        assert_eq!(first(Happening::PreemptedBy(by)), "default/p is evicted for default/vip");
+        let by_vip = Happening::PreemptedBy { namespace: "default".into(), name: "vip".into() };
+        assert_eq!(first(by_vip), "default/p is evicted for default/vip");
         assert_eq!(first(Happening::Deleted), "default/p is gone: it was deleted");
         assert_eq!(first(Happening::Ended), "default/p is gone: it ended, or was deleted");
         let elsewhere = Happening::BoundElsewhere("b".into());

@@ -52,7 +52,7 @@ fn headline(pods: &[PodOutcome]) -> String {
     let number = |is: fn(&PodOutcome) -> bool| pods.iter().filter(|outcome| is(outcome)).count();
     let parts = [
         (number(|it| matches!(it.end, End::Pending(_))), "stays pending", "stay pending"),
-        (number(|it| matches!(it.end, End::HeldUp(_))), "cannot be evicted", "cannot be evicted"),
+        (number(|it| matches!(it.end, End::HeldUp { .. })), "cannot be evicted", "cannot be evicted"),
         (number(|it| matches!(it.end, End::Back(_))), "comes back", "come back"),
         (number(|it| matches!(it.end, End::Gone)), "is not replaced", "are not replaced"),
         (number(|it| matches!(it.end, End::Unknown)), "needs volumes", "need volumes"),
@@ -80,7 +80,8 @@ fn write_outcome(
         End::On(node) | End::Back(node) => node.to_string(),
         End::Pending(_) => "pending".to_owned(),
         End::Gone => "not replaced".to_owned(),
-        End::HeldUp(_) => "stays".to_owned(),
+        End::HeldUp { node, .. } if from.as_ref() == Some(node) => "stays".to_owned(),
+        End::HeldUp { node, .. } => format!("stays on {node}"),
         End::Unknown => "unknown".to_owned(),
     };
     let from = from.as_deref().unwrap_or("-");
@@ -115,10 +116,12 @@ fn obstacle(end: &End) -> String {
         }
         End::Pending(Some(why)) => key_reason(&why.refusals).unwrap_or_else(|| why.message.clone()),
         End::Gone => "no controller replaces it".to_owned(),
-        End::HeldUp(budgets) if budgets.len() > 1 => {
+        End::HeldUp { budgets, .. } if budgets.len() > 1 => {
             format!("has several PodDisruptionBudgets: {}", budgets.join(", "))
         }
-        End::HeldUp(budgets) => format!("PodDisruptionBudget {} allows no eviction", budgets.join(", ")),
+        End::HeldUp { budgets, .. } => {
+            format!("PodDisruptionBudget {} allows no eviction", budgets.join(", "))
+        }
         End::Unknown => "ephemeral volumes of its replacement are not simulated".to_owned(),
     }
 }
@@ -144,7 +147,7 @@ fn outcome_json(PodOutcome { pod, from, is_preempted, end, .. }: &PodOutcome) ->
             End::Back(_) => "Back",
             End::Pending(_) => "Pending",
             End::Gone => "Gone",
-            End::HeldUp(_) => "HeldUp",
+            End::HeldUp { .. } => "HeldUp",
             End::Unknown => "Unknown",
         },
     });
@@ -154,7 +157,10 @@ fn outcome_json(PodOutcome { pod, from, is_preempted, end, .. }: &PodOutcome) ->
             object["message"] = json!(why.message);
             object["refusals"] = why.refusals.iter().map(refusal_json).collect();
         }
-        End::HeldUp(budgets) => object["podDisruptionBudgets"] = json!(budgets),
+        End::HeldUp { node, budgets } => {
+            object["to"] = json!(node);
+            object["podDisruptionBudgets"] = json!(budgets);
+        }
         _ => {}
     }
     object
@@ -169,6 +175,10 @@ mod tests {
     fn outcome(name: &str, from: Option<&str>, end: End) -> PodOutcome {
         let pod = pod(name).build();
         PodOutcome { pod: pod.key(), uid: pod.uid, from: from.map(Into::into), is_preempted: false, end }
+    }
+
+    fn held_up(node: &str, budgets: &[&str]) -> End {
+        End::HeldUp { node: node.into(), budgets: budgets.iter().map(|&name| name.into()).collect() }
     }
 
     fn answer(pods: Vec<PodOutcome>) -> WhatIf {
@@ -194,7 +204,7 @@ mod tests {
         let text = what_if(&WhatIf {
             pods: vec![
                 outcome("a-moved", Some(&long), End::On(long.as_str().into())),
-                outcome(&long, Some("n1"), End::HeldUp(vec!["one".into(), "two".into()])),
+                outcome(&long, Some("n1"), held_up("n1", &["one", "two"])),
             ],
             of_nodes: 3,
             is_still: false,
@@ -217,7 +227,7 @@ mod tests {
     fn programs_read_every_end() {
         let pods = vec![
             outcome("on", Some("a"), End::On("b".into())),
-            outcome("held", Some("a"), End::HeldUp(vec!["web".into()])),
+            outcome("held", Some("a"), held_up("a", &["web"])),
             outcome("gone", Some("a"), End::Gone),
         ];
         let object: Value = serde_json::from_str(&what_if_json(&answer(pods))).unwrap();

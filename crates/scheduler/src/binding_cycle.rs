@@ -6,12 +6,13 @@ use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
 use supercargo_framework::context::Command;
 use supercargo_framework::plugin::{Nomination, PreFlight};
 use supercargo_framework::{Code, Feature, Now, PodInfo, Status, Text, Uid, go_duration};
+use supercargo_timeline::Happening;
 
 use crate::bindings::{Binding, Stage};
 use crate::drain::DRAINED;
 use crate::effect::{Effect, EventType, PreBindWork};
+use crate::notes::attempt_of;
 use crate::scheduler::Scheduler;
-use crate::timeline::Happening;
 use supercargo_evaluation::cache::on_node;
 use supercargo_evaluation::extender::ExtenderSpec;
 use supercargo_queue::PreCheck;
@@ -49,11 +50,11 @@ impl Scheduler {
 
     fn note_chosen(&mut self, now: Now, binding: &Binding) {
         let Binding { queued, node, stage, .. } = binding;
-        self.note(now, &queued.pod, || Happening::Chosen(Arc::clone(node), queued.into()));
+        self.note(now, &queued.pod, Happening::Chosen(node, attempt_of(queued)));
         if let Stage::WaitingOnPermit(wait) = stage
             && let Some((plugin, ..)) = wait.pending.first()
         {
-            self.note(now, &queued.pod, || Happening::Waits(plugin.clone()));
+            self.note(now, &queued.pod, Happening::Waits(plugin));
         }
     }
 
@@ -92,7 +93,7 @@ impl Scheduler {
     pub(crate) fn permitted(&mut self, now: Now, uid: &Uid) {
         self.observe_wait(now, uid, Code::Success);
         if let Some(pod) = self.bindings.get(uid).map(|binding| Arc::clone(binding.pod())) {
-            self.note(now, &pod, || Happening::Permitted);
+            self.note(now, &pod, Happening::Permitted);
         }
         self.proceed(now, uid);
     }
@@ -207,7 +208,7 @@ impl Scheduler {
     /// Undoes a binding and requeues the pod for an immediate attempt, without an event or a
     /// condition.
     pub(crate) fn put_back(&mut self, now: Now, mut binding: Binding, cause: &Text) {
-        self.note(now, binding.pod(), || Happening::GaveUp(cause.clone()));
+        self.note(now, binding.pod(), Happening::GaveUp(cause));
         let freed = self.give_up_node(now, &mut binding);
         self.move_all_for_freed(now, &freed, PreCheck::Others);
         let Some(pod) = self.known(&freed).cloned() else { return self.queue.done(&freed.uid) };
@@ -304,7 +305,7 @@ impl Scheduler {
         let note = format!("Successfully assigned {} to {node}", queued.pod.key());
         self.record_event(&queued.pod, EventType::Normal, "Scheduled", "Binding", note);
         self.observe_attempt(&queued, AttemptResult::Scheduled, Some(&node), "", now);
-        self.note(now, &queued.pod, || Happening::Bound(Arc::clone(&node)));
+        self.note(now, &queued.pod, Happening::Bound(&node));
         self.cache.refreshed();
         let cx = self.context(now);
         let plugins = self.plugin_calls(&queued);

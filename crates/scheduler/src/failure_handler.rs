@@ -5,8 +5,10 @@ use std::sync::Arc;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::PodCondition;
 use supercargo_framework::{Feature, Now, PodInfo};
+use supercargo_timeline::Happening;
 
 use crate::effect::EventType;
+use crate::notes::attempt_of;
 use crate::scheduler::Scheduler;
 use supercargo_queue::QueuedPod;
 use supercargo_runtime::failure::{Failure, FailureKind};
@@ -26,7 +28,7 @@ impl Scheduler {
             (AttemptResult::Error, "SchedulerError")
         };
         self.observe_attempt(&queued, result, None, &message, now);
-        self.note_failure(now, &queued, &message);
+        self.note(now, &queued.pod, Happening::Failed(&message, attempt_of(&queued)));
         let gone = matches!(kind, FailureKind::Gone);
         queued.blame(kind);
         // A pod that is gone, replaced or bound is not requeued, and nothing is reported.

@@ -6,10 +6,10 @@ use supercargo_framework::objects::Objects;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
 use supercargo_framework::{Features, Now, PodInfo};
+use supercargo_timeline::{Entry, History, Noted};
 
 use crate::fits::Fits;
 use crate::scheduler::{BuildError, Options, Scheduler};
-use crate::timeline::{Entry, History};
 use crate::what_if::{Verb, WhatIf, WhatIfError};
 use crate::why::{Why, WhyError};
 use supercargo_evaluation::cache::Cache;
@@ -123,10 +123,10 @@ impl Fork {
     }
 
     /// What happened to all pods, the oldest first, as far as the scheduler notes that.
-    pub fn happenings(&self) -> Vec<&Entry> {
-        let mut entries: Vec<&Entry> = self.scheduler.timeline.entries().collect();
-        entries.sort_by_key(|entry| entry.time);
-        entries
+    pub fn happenings(&self) -> impl DoubleEndedIterator<Item = Entry> {
+        let mut notes: Vec<_> = self.scheduler.timeline.notes().collect();
+        notes.sort_by_key(Noted::time);
+        notes.into_iter().map(|note| note.entry())
     }
 
     /// The objects of kinds other than pods and nodes.

@@ -144,6 +144,8 @@ impl Scheduler {
     ) -> GroupOutcome {
         let from = self.observer.time_point();
         let profile = members[0].profile;
+        // A group can be refused, and then preempt, without a trial of its pods.
+        self.cache.refreshed();
         self.require_minimum(&mut root, &members);
         let mut members = members;
         let mut group = TriedGroup { root: &root, members: &mut members };

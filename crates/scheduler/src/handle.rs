@@ -8,11 +8,11 @@ use supercargo_framework::objects::{GroupKey, MemberStage, Object};
 use supercargo_framework::{
     ActionType, ClusterEvent, EventResource, NodeRecord, Now, PodInfo, Status, Text, Uid,
 };
+use supercargo_timeline::Happening;
 
 use crate::effect::{Effect, EventType, PodEvent};
 use crate::input::{Input, Notification};
 use crate::scheduler::Scheduler;
-use crate::timeline::Happening;
 use supercargo_evaluation::cache::on_node;
 use supercargo_framework::cluster_events;
 use supercargo_queue::PreCheck;
@@ -98,7 +98,7 @@ impl Scheduler {
         if let Some(node) = pod.node_name.as_ref().filter(|_| is_new)
             && self.cache.node_of(&pod.uid) != Some(node)
         {
-            self.note(now, pod, || Happening::BoundElsewhere(Arc::clone(node)));
+            self.note(now, pod, Happening::BoundElsewhere(node));
         }
     }
 
@@ -112,7 +112,7 @@ impl Scheduler {
     fn delete_assigned(&mut self, now: Now, pod: &Arc<PodInfo>) {
         // The pod may be deleted so soon after it was bound that its removal from the queue was not
         // reported.
-        self.note(now, pod, || if pod.terminating { Happening::Deleted } else { Happening::Ended });
+        self.note(now, pod, if pod.terminating { Happening::Deleted } else { Happening::Ended });
         self.remove_unassigned(now, pod);
         self.cache.remove_pod(&pod.uid);
         self.settle_member(pod);
@@ -160,7 +160,7 @@ impl Scheduler {
         self.settle_member(&pod);
         match self.bindings.get(&pod.uid) {
             None => {
-                self.note(now, &pod, || Happening::Added);
+                self.note(now, &pod, Happening::Added);
                 self.with_queue(now, |queue, cx| queue.add(cx, Arc::clone(&pod), profile));
                 self.note_gate(now, &pod, None);
             }
@@ -218,7 +218,7 @@ impl Scheduler {
             // It left the queue because it was bound.
             return;
         }
-        self.note(now, pod, || Happening::Deleted);
+        self.note(now, pod, Happening::Deleted);
         if self.cache.is_assumed(&pod.uid) {
             self.assumed_pod_deleted(now, pod);
         } else if pod.status.nominated_node_name.is_some() {

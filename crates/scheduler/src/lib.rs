@@ -64,6 +64,7 @@ mod handle;
 mod input;
 mod invariants;
 mod node_recheck;
+mod notes;
 mod placements;
 mod preemption;
 mod preemptions;
@@ -75,7 +76,6 @@ mod stall;
 mod stats;
 #[cfg(test)]
 mod tests;
-mod timeline;
 mod tries;
 mod uncertain_binding;
 mod unconfirmed_patches;
@@ -105,7 +105,7 @@ pub use supercargo_runtime::observer::{
     Timespan, Unobserved,
 };
 pub use supercargo_runtime::profile::{NamedBinder, PluginLists, ProfileError, ProfileSpec};
-pub use timeline::{Attempt, Entry, Happening, History};
+pub use supercargo_timeline::{Attempt, Entry, Happening, History};
 pub use views::{BindingView, KnownObjects, NodeView, PodOnNode, QueueView};
 pub use what_if::{End, PodOutcome, Verb, WhatIf, WhatIfError};
 pub use why::{Detail, Fix, Obstacle, PodFix, Refusal, Shortage, Why, WhyError, WhyGroup};

@@ -10,13 +10,13 @@ use supercargo_framework::context::Preemptor;
 use supercargo_framework::plugin::Nomination;
 use supercargo_framework::pod::PodCondition;
 use supercargo_framework::{Feature, Now, PodInfo, Status, Uid};
+use supercargo_timeline::Happening;
 
 use crate::bindings::Stage;
 use crate::effect::{Effect, EventType, GroupReference, PodEvent, VictimEviction};
 use crate::input::Eviction;
 use crate::preemptions::{HeldAttempt, Order, Preemption, StrandedPreemptor};
 use crate::scheduler::Scheduler;
-use crate::timeline::Happening;
 use supercargo_queue::{Place, QueuedPod};
 use supercargo_runtime::failure::{Failure, FailureKind};
 use supercargo_runtime::observer::{Observation, Timespan};
@@ -33,7 +33,7 @@ impl Scheduler {
             return;
         }
         let (node, victims) = (&order.node, order.victims.pods.len());
-        self.note(now, &order.preemptor.pod, || Happening::Preempts(Arc::clone(node), victims));
+        self.note(now, &order.preemptor.pod, Happening::Preempts(node, victims));
         let mut victims = order.victims.pods.clone();
         let last = if order.asynchronous { victims.pop() } else { None };
         let is_asynchronous = order.asynchronous;
@@ -272,7 +272,7 @@ impl Scheduler {
         (event.scheduler_name, event.related) = (reporter, related);
         let by = preemptor.pod.key();
         self.effects.push(Effect::RecordEvent(event));
-        self.note(now, victim, || Happening::PreemptedBy(by));
+        self.note(now, victim, Happening::PreemptedBy { namespace: &by.namespace, name: &by.name });
     }
 }
 

@@ -1,23 +1,27 @@
 //! Records the calls of a scheduler, and replays them.
 //!
-//! A record consists of lines of JSON: the configuration, and each call, its time, the answers of
-//! extenders, and the effects. A replay makes the same calls to a new scheduler with the same
-//! configuration and compares the effects. The hash seed is not part of a record, because no effect
-//! depends on it.
+//! A record consists of lines of JSON: the configuration with the feature gates, and each call, its
+//! time, the answers of extenders, and the effects. A replay makes the same calls to a new
+//! scheduler with the same configuration and compares the effects. The hash seed is not part of a
+//! record, because no effect depends on it.
 
 mod capture;
+mod closed_loop;
 mod comparison;
+mod redaction;
 
 use std::io::{self, BufRead};
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use supercargo_framework::{Now, Timestamp};
+use supercargo_framework::{Features, Now, Timestamp};
 use thiserror::Error;
 
 pub use self::capture::{Memory, Restored, restore, restore_with};
+pub use self::closed_loop::{ClosedLoop, ClosedLoopError, ModelledPod, ModelledRun, Placement, Usage};
 pub use self::comparison::{Comparer, Comparison, Decision, Difference, Reason};
+pub use self::redaction::{Pseudonyms, Redaction, RedactionError};
 use crate::effect::Effect;
 use crate::input::Input;
 use crate::scheduler::{BuildError, Options, Scheduler};
@@ -35,8 +39,9 @@ pub enum Content {
 /// A call to the scheduler.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SchedulerCall {
-    /// No call, but the first line of a file: what follows, and the text of the configuration.
-    Begin(Content, String),
+    /// No call, but the first line of a file: what follows, the text of the configuration, and the
+    /// feature gates. Files of earlier versions have no gates.
+    Begin(Content, String, #[serde(default)] Option<Features>),
     /// `handle`.
     Handle(Box<Input>),
     /// `schedule_one`, with the answers of extenders.
@@ -45,6 +50,12 @@ pub enum SchedulerCall {
     Reconfigure(String),
     /// No call, but what no object shows; in captures only.
     Remember(Box<Memory>),
+}
+
+/// The features of a file that begins with this line; `None` if it does not say.
+pub fn features(first_line: &[u8]) -> Option<Features> {
+    let RecordedCall { call, .. } = serde_json::from_slice(first_line).ok()?;
+    if let SchedulerCall::Begin(_, _, features) = call { features } else { None }
 }
 
 /// A call and its effects.
@@ -81,9 +92,10 @@ pub struct Recorded<L> {
 
 impl<L: StepLog> Recorded<L> {
     /// Records the calls to `scheduler`, which must be new, to `log`. A replay gets the text of the
-    /// configuration and derives the options from it.
+    /// configuration and the scheduler's features, and derives the options from them.
     pub fn new(now: Now, scheduler: Scheduler, configuration: String, mut log: L) -> Self {
-        let call = SchedulerCall::Begin(Content::Record, configuration);
+        let features = Some(scheduler.features.clone());
+        let call = SchedulerCall::Begin(Content::Record, configuration, features);
         log.push(RecordedCall { now, call, effects: Vec::new() });
         Self { scheduler, log }
     }
@@ -237,31 +249,53 @@ pub fn replay(
     record: impl BufRead,
     configure: impl FnMut(&str) -> Result<Options, String>,
 ) -> Result<Replayed, ReplayError> {
-    replay_with(scheduler, record, configure, |_, _| {})
+    replay_with(scheduler, record, configure, &mut |_: &mut Scheduler, _: &RecordedCall| {})
 }
 
-/// The same, and shows `before` the scheduler and each call before it is made.
+/// Sees each call of a replay.
+pub trait Companion {
+    /// To be called with the text of the first configuration.
+    fn begin(&mut self, _configuration: &str) {}
+
+    /// To be called before the call is made; not before the begin, which creates the scheduler.
+    fn before(&mut self, scheduler: &mut Scheduler, call: &RecordedCall);
+
+    /// To be called after it, with the effects, which are as recorded.
+    fn after(&mut self, _scheduler: &Scheduler, _effects: &[Effect]) {}
+}
+
+impl<F: FnMut(&mut Scheduler, &RecordedCall)> Companion for F {
+    fn before(&mut self, scheduler: &mut Scheduler, call: &RecordedCall) {
+        self(scheduler, call);
+    }
+}
+
+/// The same with a companion, such as a function that sees the scheduler and each call before it is
+/// made.
 pub fn replay_with(
     scheduler: &mut Option<Scheduler>,
     record: impl BufRead,
     mut configure: impl FnMut(&str) -> Result<Options, String>,
-    mut before: impl FnMut(&mut Scheduler, &RecordedCall),
+    companion: &mut impl Companion,
 ) -> Result<Replayed, ReplayError> {
     read(record, |line, step| {
-        if matches!(step.call, SchedulerCall::Begin(Content::Capture, _)) {
+        if matches!(step.call, SchedulerCall::Begin(Content::Capture, ..)) {
             return Err(ReplayError::Capture);
         }
+        if let SchedulerCall::Begin(_, configuration, _) = &step.call {
+            companion.begin(configuration);
+        }
         if let Some(scheduler) = scheduler {
-            before(scheduler, &step);
+            companion.before(scheduler, &step);
         }
         let scheduler = perform(scheduler, step.now, step.call, line, &mut configure)?;
         let effects = scheduler.take_effects();
         let replayed: Vec<_> = effects.iter().map(|effect| format!("{effect:?}")).collect();
-        if replayed == step.effects {
-            Ok(true)
-        } else {
-            Err(ReplayError::Differs { line, recorded: step.effects, replayed })
+        if replayed != step.effects {
+            return Err(ReplayError::Differs { line, recorded: step.effects, replayed });
         }
+        companion.after(scheduler, &effects);
+        Ok(true)
     })
 }
 
@@ -309,7 +343,7 @@ fn perform(
     mut configure: impl FnMut(&str) -> Result<Options, String>,
 ) -> Result<&mut Scheduler, ReplayError> {
     let invalid = |problem| ReplayError::Configuration { line, problem };
-    if let SchedulerCall::Begin(_, text) = &call {
+    if let SchedulerCall::Begin(_, text, _) = &call {
         if scheduler.is_some() {
             return Err(ReplayError::SecondBegin { line });
         }

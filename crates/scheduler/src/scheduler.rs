@@ -11,12 +11,12 @@ use supercargo_framework::objects::{Object, Objects};
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
 use supercargo_framework::{Context, Feature, Features, NodeRecord, Now, PodInfo, Text, Uid};
+use supercargo_timeline::Timeline;
 use thiserror::Error;
 
 use crate::bindings::Bindings;
 use crate::effect::Effect;
 use crate::preemptions::{Order, Preemptions};
-use crate::timeline::Timeline;
 use crate::tries::Tries;
 use crate::unconfirmed_patches::UnconfirmedPatches;
 use supercargo_evaluation::cache::Cache;

@@ -2,7 +2,9 @@
 
 mod binding;
 mod capture;
+mod capture_histories;
 mod claims;
+mod closed_loop;
 mod coexistence;
 mod comparison;
 mod composite_groups;
@@ -27,6 +29,7 @@ mod profiles;
 mod queueing;
 mod reconfigure;
 mod record;
+mod redaction;
 mod simulated_claims;
 mod status_patches;
 mod tables;
@@ -35,6 +38,7 @@ mod timeline;
 mod uncertain;
 mod volumes;
 mod what_if;
+mod what_if_happens;
 mod why;
 mod why_group;
 mod world;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use supercargo_framework::{Now, PodInfo, Uid};
+use supercargo_timeline::Happening;
 
 use crate::bindings::Stage;
 use crate::effect::Effect;
 use crate::input::PodRead;
 use crate::scheduler::Scheduler;
-use crate::timeline::Happening;
 use supercargo_runtime::failure::FailureKind;
 
 impl Scheduler {
@@ -60,7 +60,7 @@ impl Scheduler {
         }
         let pod = Arc::clone(binding.pod());
         self.lose_race(now, uid);
-        self.note(now, &pod, || Happening::BoundElsewhere(Arc::clone(node)));
+        self.note(now, &pod, Happening::BoundElsewhere(node));
         // It counts on that node, and is not tried again, until the informer reports it.
         if self.known(&pod).is_some() && self.cache.node_of(uid).is_none() {
             let assumed = self.cache.assume(pod, Arc::clone(node));

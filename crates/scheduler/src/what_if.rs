@@ -104,9 +104,13 @@ pub enum End {
     Pending(Option<Box<Why>>),
     /// It is gone: no controller replaces it.
     Gone,
-    /// It stays on a node that is drained: the PodDisruptionBudgets of these names allow no
-    /// eviction.
-    HeldUp(Vec<Arc<str>>),
+    /// It stays on a node that is drained: its budgets allow no eviction.
+    HeldUp {
+        /// The node.
+        node: Arc<str>,
+        /// The names of the PodDisruptionBudgets.
+        budgets: Vec<Arc<str>>,
+    },
     /// Its replacement needs ephemeral volumes, which are not simulated.
     Unknown,
 }

@@ -23,7 +23,7 @@ use supercargo_runtime::diagnosis::Diagnosis;
 use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::profile::ProfileIndex;
 
-pub(crate) use self::fixes::NODE_CONDITIONS;
+pub(crate) use self::fixes::{CORDON, NODE_CONDITIONS};
 pub use self::fixes::{Fix, PodFix};
 pub use self::group::{Obstacle, WhyGroup};
 use crate::attempt::post_filter;
@@ -156,7 +156,10 @@ impl Table {
             if **plugin == *"TaintToleration" {
                 // The filter names the first taint only, in a text without it.
                 for taint in untolerated(&node.node().taints, &pod.spec.tolerations) {
-                    self.note(index, place, plugin, reason, Some(taint));
+                    // A cordon is one reason, not two.
+                    if *taint.key != *CORDON || !self.is_refused_by(index, "NodeUnschedulable") {
+                        self.note(index, place, plugin, reason, Some(taint));
+                    }
                 }
             } else {
                 self.note(index, place, plugin, reason, None);
@@ -187,6 +190,11 @@ impl Table {
             of_node.push(row);
             rows[row].1.push(index);
         }
+    }
+
+    fn is_refused_by(&self, index: NodeIndex, plugin: &str) -> bool {
+        let rows = self.of_node.get(&index).into_iter().flatten();
+        rows.map(|row| &self.rows[*row].0).any(|key| *key.plugin == *plugin)
     }
 
     fn is_refused(&self, index: NodeIndex) -> bool {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use supercargo_framework::event::Change;
 use supercargo_framework::{ActionType, ClusterEvent, EventResource, Now, PodInfo};
 use supercargo_queue::{PreCheck, QueueCx, SchedulingQueue};
+use supercargo_timeline::Happening;
 
 use crate::scheduler::Scheduler;
-use crate::timeline::Happening;
 
 impl Scheduler {
     /// An event: moves the pods that it may help.
@@ -51,10 +51,10 @@ impl Scheduler {
         if woken.is_empty() || self.timeline.is_off() {
             return;
         }
-        let cause: Arc<str> = cause().into();
+        let cause = cause();
         for uid in woken {
             if let Some(pod) = self.queue.get(&uid).map(|queued| Arc::clone(&queued.pod)) {
-                self.note(now, &pod, || Happening::Woken(Arc::clone(&cause)));
+                self.note(now, &pod, Happening::Woken(&cause));
             }
         }
     }

@@ -129,7 +129,7 @@ pub(super) fn budget(app: &str, allowed: i32) -> Object {
     let budget = PodDisruptionBudget {
         selector: Some(LabelSelector::parse(&labels, []).unwrap()),
         disruptions_allowed: allowed,
-        disrupted_pods: Box::default(),
+        ..PodDisruptionBudget::default()
     };
     of_budget("default/budget", budget)
 }

@@ -70,9 +70,10 @@ fn svg(frames: &[Screen]) -> String {
     }
     let mut shapes: Vec<(usize, String)> = rows.iter().map(|(row, id)| (*id, shape(row))).collect();
     shapes.sort();
-    let shapes: Vec<String> =
-        shapes.iter().map(|(id, shape)| format!("<g id=\"r{id}\">{shape}</g>\n")).collect();
-    let shapes = shapes.concat();
+    let shapes = shapes.iter().fold(String::new(), |mut text, (id, shape)| {
+        writeln!(text, "<g id=\"r{id}\">{shape}</g>").unwrap();
+        text
+    });
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"t\" \
          aria-describedby=\"d\">\n<title id=\"t\">supercargo demo on a terminal</title>\n<desc id=\"d\">{}</desc>\n\

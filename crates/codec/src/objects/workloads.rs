@@ -112,6 +112,8 @@ pub(super) struct Budget<'a> {
 #[serde(default, rename_all = "camelCase")]
 struct BudgetStatus<'a> {
     disruptions_allowed: Option<i32>,
+    current_healthy: Option<i32>,
+    desired_healthy: Option<i32>,
     #[serde(borrow)]
     disrupted_pods: Keys<'a>,
 }
@@ -124,9 +126,14 @@ impl<'a> Document<'a> for Budget<'a> {
     fn body(&self, shared: &mut Interners, _: Option<RawObject>) -> Result<Body, FieldError> {
         let mut disrupted_pods = shared.texts(&self.status.disrupted_pods.0);
         disrupted_pods.sort();
+        let BudgetStatus { disruptions_allowed, current_healthy, desired_healthy, .. } = *self.status;
+        let disruptions_allowed = disruptions_allowed.unwrap_or_default();
+        let missing =
+            i64::from(desired_healthy.unwrap_or_default()) - i64::from(current_healthy.unwrap_or_default());
         Ok(Body::PodDisruptionBudget(PodDisruptionBudget {
             selector: self.spec.selector(shared),
-            disruptions_allowed: self.status.disruptions_allowed.unwrap_or_default(),
+            disruptions_allowed,
+            missing_pods: if disruptions_allowed > 0 { 0 } else { missing.clamp(0, i32::MAX.into()) as i32 },
             disrupted_pods,
         }))
     }

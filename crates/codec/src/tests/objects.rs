@@ -381,8 +381,18 @@ fn budgets_have_allowed_and_current_disruptions() {
     else {
         panic!()
     };
-    assert_eq!(budget.disruptions_allowed, 2);
+    assert_eq!((budget.disruptions_allowed, budget.missing_pods), (2, 0));
     assert_eq!(budget.disrupted_pods.iter().map(|name| &**name).collect::<Vec<_>>(), ["a", "b"]);
+}
+
+#[test]
+fn a_budget_that_is_short_has_the_pods_that_are_missing() {
+    for (current, desired, missing) in [(1, 4, 3), (4, 1, 0), (i32::MIN, i32::MAX, i32::MAX)] {
+        let status = json!({"disruptionsAllowed": 0, "currentHealthy": current, "desiredHealthy": desired});
+        let body = decode(&kind("policy/PodDisruptionBudget"), json!({"status": status})).body;
+        let Body::PodDisruptionBudget(budget) = body else { panic!() };
+        assert_eq!(budget.missing_pods, missing);
+    }
 }
 
 #[test]

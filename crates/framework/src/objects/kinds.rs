@@ -341,6 +341,10 @@ pub struct PodDisruptionBudget {
     pub selector: Option<LabelSelector>,
     /// `status.disruptionsAllowed`.
     pub disruptions_allowed: i32,
+    /// How many healthy pods are missing: `status.desiredHealthy` less `status.currentHealthy`; 0
+    /// if disruptions are allowed.
+    #[serde(default)]
+    pub missing_pods: i32,
     /// The names in `status.disruptedPods`, sorted.
     pub disrupted_pods: Box<[Arc<str>]>,
 }

@@ -14,9 +14,9 @@ use super::{Content, RecordedCall, ReplayError, SchedulerCall, perform, read};
 use crate::fork::Fork;
 use crate::input::{Input, Notification};
 use crate::scheduler::{Options, Scheduler};
-use crate::timeline::Entry;
 use supercargo_evaluation::cache::on_node;
 use supercargo_queue::Nominated;
+use supercargo_timeline::Entry;
 
 /// What a scheduler knows beside the objects.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -31,6 +31,14 @@ pub struct Memory {
     timeline: Vec<Entry>,
 }
 
+impl Memory {
+    /// The same with other allocations.
+    pub(super) fn with_allocations(self, change: impl Fn(&Object) -> Object) -> Self {
+        let allocations = self.allocations.iter().map(|claim| Arc::new(change(claim))).collect();
+        Self { allocations, ..self }
+    }
+}
+
 impl Scheduler {
     fn memory(&self) -> Memory {
         let nomination =
@@ -39,7 +47,7 @@ impl Scheduler {
             nominations: self.queue.nominator.all().map(nomination).collect(),
             unqueued: self.unqueued(),
             allocations: self.objects.list_pending().cloned().collect(),
-            timeline: self.timeline.entries().cloned().collect(),
+            timeline: self.timeline.notes().map(|note| note.entry()).collect(),
         }
     }
 
@@ -63,7 +71,7 @@ impl Scheduler {
             self.cache.note_object(&claim);
             self.objects.add_pending(claim);
         }
-        self.timeline.replace(memory.timeline);
+        self.timeline.replace(&memory.timeline);
     }
 }
 
@@ -80,7 +88,8 @@ impl Fork {
     ) -> ControlFlow<B> {
         let now = self.now();
         let mut show = |it| call(RecordedCall { now, call: it, effects: Vec::new() });
-        show(SchedulerCall::Begin(Content::Capture, configuration))?;
+        let features = Some(self.features().clone());
+        show(SchedulerCall::Begin(Content::Capture, configuration, features))?;
         let mut add = |input| show(SchedulerCall::Handle(Box::new(input)));
         let scheduler = &mut self.scheduler;
         scheduler.cache.refreshed();
@@ -174,7 +183,7 @@ pub fn restore_with(
         }
         (restored.steps, restored.now) = (line, step.now);
         match step.call {
-            SchedulerCall::Begin(Content::Capture, _) => is_incomplete = true,
+            SchedulerCall::Begin(Content::Capture, ..) => is_incomplete = true,
             SchedulerCall::Remember(_) => is_incomplete = false,
             _ => {}
         }

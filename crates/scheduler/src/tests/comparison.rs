@@ -51,8 +51,8 @@ fn compare(record: &[u8], plugins: PluginLists, other: Options) -> Comparison {
     let mut comparer = Comparer::new(other).unwrap();
     let mut own = Some(options(plugins));
     let configure = |text: &str| own.take().ok_or_else(|| text.to_owned());
-    let before = |scheduler: &mut Scheduler, step: &RecordedCall| comparer.before(scheduler, step);
-    let replayed = replay_with(&mut None, record, configure, before).unwrap();
+    let mut before = |scheduler: &mut Scheduler, step: &RecordedCall| comparer.before(scheduler, step);
+    let replayed = replay_with(&mut None, record, configure, &mut before).unwrap();
     assert_eq!(comparer.comparison.steps, replayed.steps - 1, "all but the begin");
     comparer.comparison
 }

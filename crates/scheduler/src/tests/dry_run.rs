@@ -165,7 +165,7 @@ fn node_plan() -> impl Strategy<Value = NodePlan> {
 fn populate(bed: &mut TestBed, nodes: &[NodePlan], budget: Option<i32>) {
     if let Some(disruptions_allowed) = budget {
         let selector = Some(selecting("a"));
-        let budget = PodDisruptionBudget { selector, disruptions_allowed, disrupted_pods: Box::default() };
+        let budget = PodDisruptionBudget { selector, disruptions_allowed, ..Default::default() };
         let budget = object(&POD_DISRUPTION_BUDGET, "default/budget", Body::PodDisruptionBudget(budget));
         bed.handle(Input::Object(Notification::Added(Arc::new(budget))));
     }

@@ -1,14 +1,18 @@
 //! How many more pods like one fit.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::selector::LabelSelector;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 
+use super::devices;
+use super::tables::templates::{Shape, TEMPLATES, of_shape, of_template};
 use super::test_bed::{TestBed, all_plugins, options};
-use crate::{Fits, WhyError};
+use crate::{Fits, Input, Notification, WhyError};
 
 pub(super) fn bed(nodes: &[(&str, u32)]) -> TestBed {
     let mut bed = TestBed::of(options(all_plugins(Vec::new())));
@@ -96,5 +100,115 @@ proptest! {
         }
         let placed = |i: usize| bed.scheduler.cache.node_of(&Arc::new(asks(&format!("p{i}"), asked).build()).uid).is_some();
         prop_assert!((0..fit).all(placed) && !placed(fit));
+    }
+
+    /// The same for pods with ports, constraints or extended resources, on nodes with taints and
+    /// other pods: as many fit as are really scheduled one by one, and on the same nodes.
+    #[test]
+    fn as_many_pods_of_any_kind_fit_as_are_said_to(
+        crowd in crowd(),
+        asked in asked(),
+        // None, or one of a class that provides the extended resource.
+        devices in prop::option::of(0..4_usize),
+    ) {
+        let mut bed = crowd.bed();
+        if let Some(count) = devices {
+            bed.handle(Input::Object(Notification::Added(Arc::new(devices::class(true)))));
+            for node in 0..crowd.nodes.len() {
+                let slice = devices::slice(node, count);
+                bed.handle(Input::Object(Notification::Added(Arc::new(slice))));
+            }
+        }
+        let fork = bed.scheduler.fork(bed.now, options(all_plugins(Vec::new()))).unwrap();
+        let fits = match fork.fits(&asked.pod("p").build(), 60) {
+            Ok(fits) => fits,
+            Err(error) => {
+                prop_assert_eq!(error, WhyError::Claims);
+                return Ok(());
+            }
+        };
+        let mut by_node = BTreeMap::new();
+        for i in 0..fits.count() + usize::from(fits.then.is_some()) {
+            let name = format!("p{i}");
+            bed.pod(asked.pod(&name));
+            while bed.cycle() {}
+            if let Some(node) = bed.node_of(&name) {
+                *by_node.entry(Arc::from(node)).or_default() += 1;
+            }
+        }
+        prop_assert_eq!(by_node, fits.by_node);
+    }
+}
+
+/// Nodes, and the templates of the pods that come first, with their priorities.
+#[derive(Clone, Debug)]
+pub(super) struct Crowd {
+    nodes: Vec<Shape>,
+    pods: Vec<(usize, i32)>,
+}
+
+pub(super) fn crowd() -> impl Strategy<Value = Crowd> {
+    let shape = (0..3_usize, 1..7_usize, 0..7_usize, prop::bool::weighted(0.1), any::<bool>(), 2..9_usize)
+        .prop_map(|(zone, cpu, taint, is_unschedulable, has_ssd, pods)| Shape {
+            zone,
+            cpu,
+            taint,
+            is_unschedulable,
+            has_ssd,
+            images: 0,
+            pods,
+        });
+    let pod = (0..NOT_CLAIMING, prop_oneof![2 => Just(0), 1 => Just(5)]);
+    (prop::collection::vec(shape, 1..5), prop::collection::vec(pod, 0..10))
+        .prop_map(|(nodes, pods)| Crowd { nodes, pods })
+}
+
+impl Crowd {
+    /// A bed in which these pods are on nodes or pending.
+    pub(super) fn bed(&self) -> TestBed {
+        let mut bed = TestBed::of(options(all_plugins(Vec::new())));
+        for (number, shape) in self.nodes.iter().enumerate() {
+            bed.handle(Input::Node(Notification::Added(Arc::new(of_shape(number, 0, *shape, 2)))));
+        }
+        for (number, (template, priority)) in self.pods.iter().enumerate() {
+            let name = format!("old{number}");
+            let pod = of_template(*template, &name).priority(*priority);
+            let pod = pod.with_spec(|spec| spec.never_preempts = true);
+            bed.pod(pod.clone());
+            bed.cycle();
+            if let Some(node) = bed.node_of(&name).map(str::to_owned) {
+                bed.bound(&name, BindOutcome::Bound);
+                bed.confirm(pod, &node);
+            }
+        }
+        bed
+    }
+}
+
+/// The first template of pods with claims for devices.
+const NOT_CLAIMING: usize = 35;
+
+/// A pod of a template, which may request an extended resource.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    template: usize,
+    cpu: u32,
+    extended: bool,
+}
+
+pub(super) fn asked() -> impl Strategy<Value = Asked> {
+    (0..=NOT_CLAIMING, 0..4_u32, prop::bool::weighted(0.3)).prop_map(|(template, cpu, extended)| {
+        let template = if template == NOT_CLAIMING { TEMPLATES } else { template };
+        Asked { template, cpu, extended }
+    })
+}
+
+impl Asked {
+    pub(super) fn pod(&self, name: &str) -> PodBuilder {
+        let mut pod = of_template(self.template, name);
+        if self.cpu > 0 {
+            pod = pod.request("cpu", &self.cpu.to_string());
+        }
+        if self.extended { devices::requesting(pod) } else { pod }
     }
 }

@@ -88,6 +88,23 @@ impl TestBed {
     }
 }
 
+/// The group is refused before one of its pods is tried.
+#[test]
+fn a_group_that_was_not_tried_preempts_on_no_node_that_is_gone() {
+    let mut bed = bed([with_cpus("n0", "1"), with_cpus("n1", "1")]);
+    bed.all_assigned(&[low("old", "1", "n1")]);
+    bed.pod(pod("first"));
+    bed.cycle();
+    bed.group(important(2));
+    bed.pods(&[worker("a", "1"), worker("b", "1").terminating()]);
+    bed.delete_node(with_cpus("n0", "1"));
+    bed.effects();
+    bed.cycle();
+    let lines = bed.effect_lines();
+    assert!(lines.iter().any(|line| line.contains("Unschedulable: ")), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("panic")), "{lines:?}");
+}
+
 #[test]
 fn a_gang_preempts_single_pods_and_is_nominated_for_their_nodes() {
     let mut bed = bed([with_cpus("n1", "2"), with_cpus("n2", "2")]);

@@ -283,8 +283,8 @@ fn a_record_with_claims_in_flight_replays() {
     assert_eq!(replay(everything(), &record).unwrap(), record.lines().count());
     // As another configuration does.
     let mut comparer = Comparer::new(everything()).unwrap();
-    let before = |scheduler: &mut Scheduler, call: &RecordedCall| comparer.before(scheduler, call);
-    replay_with(&mut None, record.as_bytes(), |_| Ok(everything()), before).unwrap();
+    let mut before = |scheduler: &mut Scheduler, call: &RecordedCall| comparer.before(scheduler, call);
+    replay_with(&mut None, record.as_bytes(), |_| Ok(everything()), &mut before).unwrap();
     let comparison = comparer.comparison;
     assert_eq!(comparison.differing(), 0, "{:?}", comparison.differences);
 }

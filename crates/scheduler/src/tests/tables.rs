@@ -3,7 +3,8 @@
 mod claims;
 mod edges;
 mod histories;
+mod redaction;
 mod steps;
 mod tally;
-mod templates;
+pub(super) mod templates;
 mod twins;

@@ -35,7 +35,7 @@ fn short(what: &Happening) -> String {
         Happening::Bound(node) => format!("bound to {node}"),
         Happening::Woken(cause) => format!("woken: {cause}"),
         Happening::Preempts(node, pods) => format!("preempts {pods} on {node}"),
-        Happening::PreemptedBy(by) => format!("evicted for {by}"),
+        Happening::PreemptedBy { namespace, name } => format!("evicted for {namespace}/{name}"),
         other => format!("{other:?}"),
     }
 }
@@ -155,7 +155,13 @@ fn a_replay_of_a_record_tells_what_woke_a_pod() {
 
     let mut scheduler = None;
     let log = log.0.lock().unwrap();
-    replay_with(&mut scheduler, &log[..], |_: &str| Ok(with_log()), |_, _| {}).unwrap();
+    replay_with(
+        &mut scheduler,
+        &log[..],
+        |_: &str| Ok(with_log()),
+        &mut |_: &mut Scheduler, _: &RecordedCall| {},
+    )
+    .unwrap();
     let scheduler = scheduler.unwrap();
     assert_eq!(history(&scheduler, "vip"), expected, "a replay notes the same");
     let fork = scheduler.fork(Now::default(), with_log()).unwrap();

@@ -71,7 +71,8 @@ pub(super) fn lines(what_if: &WhatIf) -> Vec<String> {
                 format!("pending: {}", reasons.collect::<Vec<_>>().join(", "))
             }
             End::Gone => "gone".to_owned(),
-            End::HeldUp(budgets) => format!("held up by {}", budgets.join(", ")),
+            End::HeldUp { node, budgets } if **node == *from => format!("held up by {}", budgets.join(", ")),
+            End::HeldUp { node, budgets } => format!("{node}, held up by {}", budgets.join(", ")),
             End::Back(node) => format!("{node} again"),
             End::Unknown => "unknown".to_owned(),
         };
@@ -139,6 +140,16 @@ fn budgets_count_the_pods_that_have_a_node() {
     let delete = Verb::Delete(key("w1"));
     assert_eq!(drained(&[delete, drain("a")]), ["w2: a to held up by web"]);
     assert_eq!(drained(&[drain("c")]), Vec::<String>::new(), "no budget protects a terminating pod");
+}
+
+#[test]
+fn a_new_pod_is_held_up_where_it_went() {
+    let mut bed = bed(&[("a", 8)]);
+    bed.assigned(replica("w", 1).node("a"));
+    bed.handle(budget("web", 0));
+    let more = Verb::AddPods { like: key("w"), count: 1 };
+    // The second one makes room for the eviction of the first.
+    assert_eq!(lines(&what_if(bed, &[more, drain("a")]))[1], "w-copy-1: none to a, held up by web");
 }
 
 #[test]
@@ -330,12 +341,13 @@ proptest! {
             if let Some(place) = at.get_mut(&*outcome.pod.name) {
                 *place = match &outcome.end {
                     End::On(node) => names.iter().position(|name| **name == **node),
-                    End::HeldUp(_) => Some(0),
+                    End::HeldUp { .. } => Some(0),
                     _ => None,
                 };
             }
             prop_assert!(!matches!(outcome.end, End::Gone | End::Unknown));
-            prop_assert!(drains && allowed.is_some() || !matches!(outcome.end, End::HeldUp(_)));
+            let is_held_up = matches!(outcome.end, End::HeldUp { .. });
+            prop_assert!(drains && allowed.is_some() || !is_held_up);
         }
         for (node, cpus) in cpus.iter().enumerate() {
             let on_it: i64 =

@@ -1,14 +1,16 @@
 //! Why a pod has no node, and what helps.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use supercargo_framework::plugin::{ExtensionPoints, FilterPlugin};
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use supercargo_framework::{Context, CycleState, NodeInfo, Now, Plugin, PodInfo, Status, TaintEffect};
 
+use super::fits::{asked, crowd};
 use super::test_bed::{TestBed, all_plugins, options};
-use crate::{Detail, Effect, PodFix, Scheduler, Shortage, Why};
+use crate::{Detail, Effect, Eviction, Fork, Input, NoCalls, Notification, PodFix, Scheduler, Shortage, Why};
 
 fn bed() -> TestBed {
     TestBed::of(options(all_plugins(Vec::new())))
@@ -51,6 +53,32 @@ fn lines(why: &Why) -> Vec<String> {
 /// One line for each fix.
 fn fixes(why: &Why) -> Vec<String> {
     why.fixes.iter().map(|fix| format!("{:?} -> {}", fix.changes, fix.node)).collect()
+}
+
+#[test]
+fn a_cordon_is_one_reason() {
+    const CORDON: &str = "node.kubernetes.io/unschedulable";
+    let mut bed = bed();
+    bed.node(with_cpus("a", "2").unschedulable().taint(CORDON, "", TaintEffect::NoSchedule));
+    bed.node(with_cpus("b", "2").taint(CORDON, "", TaintEffect::NoSchedule));
+    assert_eq!(
+        lines(&why(&mut bed, asks("p", "1"))),
+        [
+            "NodeUnschedulable: node(s) were unschedulable: 1 1 1".to_owned(),
+            format!("TaintToleration: node(s) had untolerated taint(s) {CORDON}=:NoSchedule: 1 1 0"),
+        ]
+    );
+}
+
+#[test]
+fn a_priority_with_which_a_pending_pod_takes_the_room_is_not_offered() {
+    let mut bed = bed();
+    bed.node(with_cpus("a", "1"));
+    bed.assigned(asks("low", "1").node("a"));
+    assert_eq!(fixes(&why(&mut bed, asks("p", "1"))), ["[Priority(1)] -> a"]);
+    bed.pod(asks("rival", "1").priority(5).with_spec(|spec| spec.never_preempts = true));
+    bed.cycle();
+    assert_eq!(fixes(&why(&mut bed, asks("p", "1"))), ["[Priority(5)] -> a"]);
 }
 
 #[test]
@@ -323,6 +351,64 @@ proptest! {
         prop_assert_eq!(left, why.feasible.len());
         for refusal in &why.refusals {
             prop_assert!(refusal.only <= refusal.nodes.len() && refusal.nodes.len() <= why.nodes);
+        }
+    }
+}
+
+/// Creates the pod, and answers the scheduler's requests until the pod has a node or nothing is
+/// left to do.
+fn really(fork: Fork, pod: PodInfo) -> Option<String> {
+    let (mut now, mut scheduler, uid) = (fork.now(), fork.scheduler, pod.uid.clone());
+    scheduler.handle(now, Input::QueuedPod(Notification::Added(Arc::new(pod))));
+    for _ in 0..100 {
+        while scheduler.schedule_one(now, &mut NoCalls) {}
+        for effect in scheduler.take_effects() {
+            if let Effect::PatchPodStatus(patch) = &effect
+                && let Some(old) = scheduler.pending.get(&patch.pod).cloned()
+            {
+                let mut new = PodInfo::clone(&old);
+                patch.apply(&mut new);
+                new.resource_version = "patched".into();
+                scheduler.handle(now, Input::QueuedPod(Notification::Updated { old, new: Arc::new(new) }));
+            }
+            let Effect::Evict { preemption, victims } = effect else { continue };
+            let pods: Vec<_> =
+                victims.iter().map(|victim| scheduler.cache().pod(&victim.uid).unwrap().clone()).collect();
+            let outcomes = vec![Eviction::Deleted; victims.len()];
+            scheduler.handle(now, Input::Evicted { preemption, outcomes });
+            for pod in pods {
+                scheduler.handle(now, Input::AssignedPod(Notification::Deleted(pod)));
+            }
+        }
+        if let Some(node) = scheduler.cache().node_of(&uid) {
+            return Some(node.to_string());
+        }
+        let wait = Duration::from_secs(1);
+        now = Now { wall: now.wall.plus(wait), monotonic: now.monotonic + wait };
+        scheduler.handle(now, Input::Tick);
+    }
+    None
+}
+
+proptest! {
+    /// Whatever the cluster and the pod: a pod with the changes of a fix gets the node that the fix
+    /// names.
+    #[test]
+    fn every_fix_that_is_offered_helps(crowd in crowd(), asked in asked()) {
+        let bed = crowd.bed();
+        let fork = || bed.scheduler.fork(bed.now, options(all_plugins(Vec::new()))).unwrap();
+        let pod = Arc::new(asked.pod("p").build());
+        let why = fork().why(&pod).unwrap();
+        if !why.feasible.is_empty() {
+            return Ok(());
+        }
+        for fix in &why.fixes {
+            let mut changed = PodInfo::clone(&pod);
+            for change in &fix.changes {
+                changed = change.apply(&changed).expect("the change changes something");
+            }
+            let node = really(fork(), changed);
+            prop_assert_eq!(node.as_deref(), Some(&*fix.node), "{:?}", fix);
         }
     }
 }

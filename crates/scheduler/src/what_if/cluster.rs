@@ -7,9 +7,10 @@ use std::time::Duration;
 use rustc_hash::{FxHashMap, FxHashSet};
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::node::HOSTNAME;
+use supercargo_framework::objects::{Body, Object, ObjectBody as _, PodDisruptionBudget, Typed, resources};
 use supercargo_framework::pod::{PodKey, PodStatus};
 use supercargo_framework::pod_claims::PodClaimStatuses;
-use supercargo_framework::taint::Taint;
+use supercargo_framework::taint::{Taint, TaintEffect};
 use supercargo_framework::volume::VolumeSource;
 use supercargo_framework::{Labels, NodeRecord, Now, PodInfo, PodSpec, Status, Uid};
 use supercargo_runtime::profile::ProfileIndex;
@@ -19,7 +20,7 @@ use crate::copies::{Copy, copy_of, made_again};
 use crate::effect::{Effect, StatusPatch};
 use crate::input::{Eviction, Input, Notification};
 use crate::scheduler::Scheduler;
-use crate::why::{NODE_CONDITIONS, Why};
+use crate::why::{CORDON, NODE_CONDITIONS, Why};
 use supercargo_evaluation::cache::on_node;
 use supercargo_evaluation::extender::NoCalls;
 
@@ -39,8 +40,6 @@ pub(super) struct ModelCluster<'s> {
     added: usize,
     /// When a pod was bound or evicted last, on the monotonic clock.
     progress: Duration,
-    /// The pods that had a node before anything was simulated.
-    pub(super) at_start: Vec<Arc<PodInfo>>,
     /// Nodes that were drained, and the pods that left them.
     pub(super) drained: FxHashSet<Arc<str>>,
     pub(super) evicted: FxHashSet<Uid>,
@@ -57,7 +56,6 @@ pub(super) struct ModelCluster<'s> {
 impl<'s> ModelCluster<'s> {
     /// The first profile schedules the pods that no profile is responsible for.
     pub(super) fn new(scheduler: &'s mut Scheduler, now: &'s mut Now, stop: &'s dyn Fn() -> bool) -> Self {
-        let at_start = scheduler.cache.pods().filter(|pod| !pod.terminating).cloned().collect();
         let mut cluster = Self {
             scheduler,
             progress: now.monotonic,
@@ -65,7 +63,6 @@ impl<'s> ModelCluster<'s> {
             stop,
             versions: 0,
             added: 0,
-            at_start,
             drained: FxHashSet::default(),
             evicted: FxHashSet::default(),
             fates: FxHashMap::default(),
@@ -183,8 +180,46 @@ impl<'s> ModelCluster<'s> {
         let Some(pending) = self.scheduler.pending.get(&pod.key()).cloned() else { return };
         let mut bound = PodInfo::clone(&on_node(&pending, node));
         bound.status.nominated_node_name = None;
-        self.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))));
+        bound.status.start_time = Some(self.now.wall);
+        self.place(Arc::new(bound));
         self.handle(Input::QueuedPod(Notification::Deleted(pending)));
+    }
+
+    /// A pod is on its node, and ready.
+    fn place(&mut self, pod: Arc<PodInfo>) {
+        self.handle(Input::AssignedPod(Notification::Added(Arc::clone(&pod))));
+        self.count_for_budgets(&pod, 1);
+    }
+
+    /// A pod leaves its node.
+    fn remove(&mut self, pod: &Arc<PodInfo>) {
+        self.handle(Input::AssignedPod(Notification::Deleted(Arc::clone(pod))));
+        self.count_for_budgets(pod, -1);
+    }
+
+    /// The budgets of a pod allow more or fewer evictions. Terminating pods do not count.
+    fn count_for_budgets(&mut self, pod: &PodInfo, change: i32) {
+        if pod.terminating {
+            return;
+        }
+        let protect = self.budgets().filter(|budget| budget.selects(pod));
+        for old in protect.map(|budget| Arc::clone(budget.object)).collect::<Vec<_>>() {
+            let Some(budget) = PodDisruptionBudget::of(&old.body).cloned() else { continue };
+            let allowed = budget.disruptions_allowed.saturating_sub(budget.missing_pods);
+            let allowed = allowed.saturating_add(change);
+            let body = Body::PodDisruptionBudget(PodDisruptionBudget {
+                disruptions_allowed: allowed.max(0),
+                missing_pods: allowed.saturating_neg().max(0),
+                ..budget
+            });
+            let resource_version = self.version().as_str().into();
+            let new = Arc::new(Object { body, resource_version, ..Object::clone(&old) });
+            self.handle(Input::Object(Notification::Updated { old, new }));
+        }
+    }
+
+    pub(super) fn budgets(&self) -> impl Iterator<Item = Typed<'_, PodDisruptionBudget>> {
+        self.scheduler.objects.list(&resources::POD_DISRUPTION_BUDGET).filter_map(Typed::of)
     }
 
     fn patch(&mut self, patch: &StatusPatch) {
@@ -214,13 +249,16 @@ impl<'s> ModelCluster<'s> {
     pub(super) fn delete(&mut self, pod: &Arc<PodInfo>) {
         self.expected.insert(pod.uid.clone());
         self.scheduler.release_claims(*self.now, pod);
-        let gone = Notification::Deleted(Arc::clone(pod));
-        self.handle(if pod.is_assigned() { Input::AssignedPod(gone) } else { Input::QueuedPod(gone) });
+        if pod.is_assigned() {
+            self.remove(pod);
+        } else {
+            self.handle(Input::QueuedPod(Notification::Deleted(Arc::clone(pod))));
+        }
     }
 
     /// A pod leaves its node, and its controller replaces it.
     pub(super) fn evict(&mut self, pod: &Arc<PodInfo>) {
-        self.handle(Input::AssignedPod(Notification::Deleted(Arc::clone(pod))));
+        self.remove(pod);
         self.replace(pod);
     }
 
@@ -286,7 +324,7 @@ impl<'s> ModelCluster<'s> {
                     (format!("{}-on-{}", pod.uid, node.name), format!("{}-on-{}", pod.name, node.name));
                 let copy = PodInfo { uid: uid.as_str().into(), name: name.into(), ..PodInfo::clone(pod) };
                 self.expected.insert(copy.uid.clone());
-                self.handle(Input::AssignedPod(Notification::Added(on_node(&copy, &node.name))));
+                self.place(on_node(&copy, &node.name));
             }
         }
     }
@@ -305,10 +343,10 @@ impl<'s> ModelCluster<'s> {
     pub(super) fn cordon(&mut self, node: &Arc<NodeRecord>, unschedulable: bool) {
         let resource_version = self.version().into();
         let mut new = NodeRecord { unschedulable, resource_version, ..NodeRecord::clone(node) };
-        let is_cordon = |taint: &Taint| *taint.key == *"node.kubernetes.io/unschedulable";
-        if !unschedulable {
-            new.taints = new.taints.iter().filter(|taint| !is_cordon(taint)).cloned().collect();
-        }
+        // The node controller sets and removes this taint.
+        let taint = || Taint { key: CORDON.into(), value: "".into(), effect: TaintEffect::NoSchedule };
+        let others = node.taints.iter().filter(|taint| *taint.key != *CORDON).cloned();
+        new.taints = others.chain(unschedulable.then(taint)).collect();
         self.handle(Input::Node(Notification::Updated { old: Arc::clone(node), new: Arc::new(new) }));
     }
 
@@ -320,7 +358,7 @@ impl<'s> ModelCluster<'s> {
             lost.extend(info.map(|info| info.pods().to_vec()).unwrap_or_default());
         }
         for pod in &lost {
-            self.handle(Input::AssignedPod(Notification::Deleted(Arc::clone(pod))));
+            self.remove(pod);
         }
         for node in nodes {
             self.handle(Input::Node(Notification::Deleted(Arc::clone(node))));

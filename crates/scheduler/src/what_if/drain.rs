@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use supercargo_framework::objects::{PodDisruptionBudget, Typed, resources};
+use supercargo_framework::objects::{PodDisruptionBudget, Typed};
 use supercargo_framework::{NodeRecord, PodInfo};
 
 use super::cluster::{ModelCluster, is_of_node};
 use super::{End, WhatIfError};
 
 /// How many more evictions budgets allow, by key.
-type Allowed = BTreeMap<Arc<str>, i64>;
+type Allowed = BTreeMap<Arc<str>, i32>;
 
 impl ModelCluster<'_> {
     /// Evicts pods as budgets allow. A budget allows another eviction once a replacement has a
@@ -29,7 +29,12 @@ impl ModelCluster<'_> {
             left.extend(leave);
         }
         loop {
-            let mut allowed = self.allowed(&left);
+            // Others may have preempted some of them.
+            left.retain(|pod| {
+                let now = self.scheduler().cache().pod(&pod.uid);
+                now.is_some_and(|now| now.resource_version == pod.resource_version)
+            });
+            let mut allowed = self.allowed();
             let (gone, held_up): (Vec<_>, Vec<_>) =
                 left.into_iter().partition(|pod| self.take(&mut allowed, pod));
             left = held_up;
@@ -43,28 +48,16 @@ impl ModelCluster<'_> {
             self.settle()?;
         }
         for pod in left {
+            let Some(node) = pod.node_name.clone() else { continue };
             let budgets = self.protecting(&pod).map(|key| name(&key)).collect();
-            self.fates.insert(pod.uid.clone(), End::HeldUp(budgets));
+            self.fates.insert(pod.uid.clone(), End::HeldUp { node, budgets });
         }
         Ok(())
     }
 
-    /// What the budgets of these pods allow now: what they allowed at first, and as many more as
-    /// more pods have a node now.
-    fn allowed(&self, pods: &[Arc<PodInfo>]) -> Allowed {
-        let of_pods = |budget: &Typed<'_, PodDisruptionBudget>| pods.iter().any(|pod| budget.selects(pod));
-        let count = |budget: &Typed<'_, PodDisruptionBudget>,
-                     pods: &mut dyn Iterator<Item = &Arc<PodInfo>>| {
-            pods.filter(|pod| !pod.terminating && budget.selects(pod)).count() as i64
-        };
-        let allowed = |budget: Typed<'_, PodDisruptionBudget>| {
-            let (before, now) = (
-                count(&budget, &mut self.at_start.iter()),
-                count(&budget, &mut self.scheduler().cache().pods()),
-            );
-            (key(&budget), i64::from(budget.disruptions_allowed) + now - before)
-        };
-        self.budgets().filter(of_pods).map(allowed).collect()
+    /// What the budgets allow now.
+    fn allowed(&self) -> Allowed {
+        self.budgets().map(|budget| (key(&budget), budget.disruptions_allowed)).collect()
     }
 
     /// Whether the pod may be evicted now. As upstream, a pod that several budgets protect may not,
@@ -78,14 +71,10 @@ impl ModelCluster<'_> {
             (Some(budget), None) => {
                 let allowed = allowed.entry(budget).or_default();
                 let may_go = *allowed > 0;
-                *allowed -= i64::from(may_go);
+                *allowed -= i32::from(may_go);
                 may_go
             }
         }
-    }
-
-    fn budgets(&self) -> impl Iterator<Item = Typed<'_, PodDisruptionBudget>> {
-        self.scheduler().objects().list(&resources::POD_DISRUPTION_BUDGET).filter_map(Typed::of)
     }
 
     /// The keys of the budgets that protect the pod.

@@ -5,22 +5,27 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use supercargo_framework::affinity::NodeAffinity;
-use supercargo_framework::plugin::Nomination;
+use supercargo_framework::context::Command;
+use supercargo_framework::plugin::{Nomination, RunFilters as _};
 use supercargo_framework::resource::names;
 use supercargo_framework::taint::{Taint, Toleration, TolerationOperator};
-use supercargo_framework::{CycleState, Labels, Now, PodInfo, PodSpec};
+use supercargo_framework::{CycleState, Labels, NodeInfo, Now, PodInfo, PodSpec};
+use supercargo_runtime::diagnosis::Diagnosis;
 use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::profile::ProfileIndex;
 
 use super::{Detail, Refusal, Shortage, Why};
 use crate::attempt::post_filter;
+use crate::dry_run::DryRun;
 use crate::scheduler::Scheduler;
-use supercargo_evaluation::cycle::Cycle;
+use supercargo_evaluation::cycle::{Cycle, PreFilterOutcome};
 
 /// The most changes that are tried, and the most priorities.
 const MOST_TRIALS: usize = 32;
 /// Taints with this prefix mark nodes that cannot run pods now: no fix tolerates them.
 pub(crate) const NODE_CONDITIONS: &str = "node.kubernetes.io/";
+/// The taint of cordoned nodes.
+pub(crate) const CORDON: &str = "node.kubernetes.io/unschedulable";
 
 /// A change that lets the pod be scheduled.
 #[derive(Clone, Debug)]
@@ -117,9 +122,9 @@ impl Scheduler {
             for change in changes {
                 changed = change.apply(&changed)?;
             }
-            let trial = |cycle: &Cycle<'_>| placed(cycle, false);
-            let (node, preempts) = self.with_cycle(now, &Arc::new(changed), profile, trial)?;
-            Some(Fix { changes: changes.iter().copied().cloned().collect(), node, preempts })
+            let Placed { node, .. } =
+                self.with_cycle(now, &Arc::new(changed), profile, |cycle| placed(cycle, false))?;
+            Some(Fix { changes: changes.iter().copied().cloned().collect(), node, preempts: false })
         };
         let changes = suggested(why);
         let mut fixes: Vec<Fix> =
@@ -136,38 +141,82 @@ impl Scheduler {
         fixes
     }
 
-    /// The least priority with which the pod fits, or preempts others. It is one above that of a
-    /// pod.
+    /// The least priority with which the pod fits, or preempts others and keeps their room. It is
+    /// that of a pending pod, or one above that of another pod.
     fn higher_priority(&self, now: Now, profile: ProfileIndex, pod: &Arc<PodInfo>) -> Option<Fix> {
         let nominator = &self.queue.nominator;
         let nominated = nominator.nodes().flat_map(|node| self.queue.nominated_on(node));
         let on_nodes = self.cache.nodes().iter().flat_map(|(_, info)| info.priorities());
         let others = on_nodes.chain(nominated.map(|pod| pod.priority));
-        let above: BTreeSet<i32> = others.filter(|priority| *priority >= pod.priority).collect();
-        above.into_iter().filter_map(|priority| priority.checked_add(1)).take(MOST_TRIALS).find_map(
-            |priority| {
-                let change = PodFix::Priority(priority);
-                let changed = Arc::new(change.apply(pod)?);
-                let trial = |cycle: &Cycle<'_>| placed(cycle, true);
-                let (node, preempts) = self.with_cycle(now, &changed, profile, trial)?;
-                Some(Fix { changes: vec![change], node, preempts })
-            },
-        )
+        let above = others.filter_map(|priority| priority.checked_add(1));
+        let waiting = self.pending.values().map(|pod| pod.priority);
+        let priorities: BTreeSet<i32> =
+            above.chain(waiting).filter(|priority| *priority > pod.priority).collect();
+        priorities.into_iter().take(MOST_TRIALS).find_map(|priority| {
+            let change = PodFix::Priority(priority);
+            let changed = Arc::new(change.apply(pod)?);
+            let Placed { node, victims } =
+                self.with_cycle(now, &changed, profile, |cycle| placed(cycle, true))?;
+            let preempts = victims.is_some();
+            let keeps = victims.is_none_or(|victims| !self.has_rival(now, &changed, &node, &victims));
+            keeps.then(|| Fix { changes: vec![change], node, preempts })
+        })
+    }
+
+    /// Whether a pending pod of higher priority takes the room of the victims. After too many
+    /// trials, this is assumed.
+    fn has_rival(&self, now: Now, pod: &PodInfo, node: &str, victims: &[Arc<PodInfo>]) -> bool {
+        let Some(node) = self.cache.nodes().get(node) else { return false };
+        let is_tried =
+            |rival: &PodInfo| self.queue.get(&rival.uid).is_some_and(|queued| queued.gating_plugin.is_none());
+        let rivals = self.pending.values().filter(|rival| rival.priority > pod.priority && is_tried(rival));
+        rivals.enumerate().any(|(trials, rival)| {
+            let fits = |cycle: &Cycle<'_>| fits_without(cycle, node, victims);
+            trials >= MOST_TRIALS
+                || self.profile_of(rival).is_some_and(|profile| self.with_cycle(now, rival, profile, fits))
+        })
     }
 }
 
-/// The node that the cycle chooses; or one on which the pod preempts others, if it may. Also
-/// whether it preempts.
-fn placed(cycle: &Cycle<'_>, may_preempt: bool) -> Option<(Arc<str>, bool)> {
+/// A node for the pod.
+struct Placed {
+    node: Arc<str>,
+    /// The pods that it preempts there, if the cycle does not choose the node.
+    victims: Option<Vec<Arc<PodInfo>>>,
+}
+
+/// The node that the cycle chooses; or one on which the pod preempts others, if it may.
+fn placed(cycle: &Cycle<'_>, may_preempt: bool) -> Option<Placed> {
     let mut state = CycleState::default();
     match cycle.run(&mut state).0 {
-        Ok(index) => Some((Arc::clone(cycle.cx.node(index).name()), false)),
-        Err(FailureKind::Fit(mut error)) if may_preempt => match post_filter(cycle, &state, &mut error) {
-            Nomination::Override(node) => Some((node?, true)),
-            Nomination::Keep => None,
-        },
+        Ok(index) => Some(Placed { node: Arc::clone(cycle.cx.node(index).name()), victims: None }),
+        Err(FailureKind::Fit(mut error)) if may_preempt => {
+            let Nomination::Override(node) = post_filter(cycle, &state, &mut error) else { return None };
+            let victims = cycle.cx.take_commands().into_iter().flat_map(|command| match command {
+                Command::Preempt { victims, .. } => victims.pods,
+                _ => Vec::new(),
+            });
+            Some(Placed { node: node?, victims: Some(victims.collect()) })
+        }
         Err(_) => None,
     }
+}
+
+/// Whether the pod fits on a node once the victims have left it.
+fn fits_without(cycle: &Cycle<'_>, node: &NodeInfo, victims: &[Arc<PodInfo>]) -> bool {
+    let mut state = CycleState::default();
+    let Ok(PreFilterOutcome::Nodes(names)) = cycle.pre_filter(&mut state, &mut Diagnosis::default()) else {
+        return false;
+    };
+    if names.is_some_and(|names| !names.contains(node.name())) {
+        return false;
+    }
+    let (mut node, filters) = (node.clone(), DryRun::new(cycle, &state));
+    let has_left = |victim: &Arc<PodInfo>| {
+        node.remove_pod(&victim.uid);
+        filters.remove_pod(&mut state, cycle.pod, victim, &node).is_success()
+    };
+    victims.iter().all(has_left) && filters.run_filters(&state, cycle.pod, &node).is_success()
 }
 
 /// The changes that refusals suggest: of each kind the one that helps most nodes, then the others.

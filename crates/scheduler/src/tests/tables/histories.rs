@@ -117,14 +117,14 @@ impl Coverage {
 
 /// The parameters of a history.
 #[derive(Clone, Debug)]
-struct History {
+pub(super) struct History {
     palette: Vec<usize>,
     nodes: Vec<Shape>,
     steps: Vec<Step>,
 }
 
 impl History {
-    fn any(Setting { nodes, zones, .. }: Setting) -> impl Strategy<Value = Self> {
+    pub(super) fn any(Setting { nodes, zones, .. }: Setting) -> impl Strategy<Value = Self> {
         let steps = prop::collection::vec(step(nodes * 5 / 4, zones), 40..140);
         (palette(), first_nodes(nodes, zones), steps).prop_map(|(palette, nodes, steps)| Self {
             palette,
@@ -140,6 +140,14 @@ impl History {
             twins.set_csi_node(number)?;
             twins.set_slice(number)
         })
+    }
+
+    /// The state after the history.
+    pub(super) fn after(&self, setting: Setting) -> Result<Twins, Difference> {
+        let mut twins = Twins::new(setting, self.palette.clone());
+        self.begin(&mut twins)?;
+        self.steps.iter().try_for_each(|step| twins.make(step))?;
+        Ok(twins)
     }
 
     /// Runs the history up to the first difference.
@@ -182,7 +190,7 @@ const SETTINGS: [Setting; 6] = [
     Setting { nodes: 12, is_mixed: true, ..SMALL },
 ];
 
-const SMALL: Setting = Setting {
+pub(super) const SMALL: Setting = Setting {
     nodes: 8,
     zones: 3,
     coarse: 64,

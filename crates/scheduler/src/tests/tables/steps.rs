@@ -273,6 +273,15 @@ impl Twins {
         Ok(())
     }
 
+    /// Pods of all templates, without a cycle after them.
+    pub(super) fn add_untried(&mut self, pods: usize) -> Result<(), Difference> {
+        (0..pods).try_for_each(|template| {
+            let pod = self.new_pod(template, Particular::Nothing);
+            self.add_claim_of(&pod)?;
+            self.add_pod(pod)
+        })
+    }
+
     fn new_pod(&mut self, template: usize, particular: Particular) -> PodInfo {
         let version = self.version();
         let template = self.palette[template % self.palette.len()];

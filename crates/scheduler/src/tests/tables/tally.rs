@@ -13,7 +13,7 @@ use supercargo_framework::signature::{Signer, Unsignable};
 use supercargo_framework::{Context, CycleState, NodeIndex, NodeInfo, NodeRecord, Plugin, PodInfo, Status};
 
 /// The label that groups pods into apps.
-pub(super) const APP: &str = "app";
+pub(in crate::tests) const APP: &str = "app";
 
 /// The settings of a [`Tally`].
 #[derive(Clone, Copy, Debug)]

@@ -14,12 +14,12 @@ use supercargo_framework::testing::{PodBuilder, node, object, pod};
 use supercargo_framework::topology_spread::TopologySpreadConstraint;
 use supercargo_framework::{Labels, NodeRecord, Volume, VolumeSource};
 
-use super::tally::APP;
+pub(in crate::tests) use super::tally::APP;
 use crate::tests::devices::{self, CLAIMS, GPU};
 use crate::tests::volumes;
 
-pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
-pub(super) const HOST: &str = "kubernetes.io/hostname";
+pub(in crate::tests) const ZONE: &str = "topology.kubernetes.io/zone";
+pub(in crate::tests) const HOST: &str = "kubernetes.io/hostname";
 /// A label with another value for each pod that has it.
 pub(super) const UNIQUE: &str = "unique";
 /// The label of nodes that is a number.
@@ -29,7 +29,7 @@ const DRIVER: &str = "pd.csi.storage.gke.io";
 const IMAGES: [&str; 3] = ["small", "large", "huge"];
 
 /// The number of templates.
-pub(super) const TEMPLATES: usize = 40;
+pub(in crate::tests) const TEMPLATES: usize = 40;
 const NAMESPACES: [&str; 2] = ["default", "other"];
 
 fn selector(app: &str) -> LabelSelector {
@@ -93,7 +93,7 @@ fn tolerant(pod: PodBuilder) -> PodBuilder {
 }
 
 /// A pod of a template.
-pub(super) fn of_template(template: usize, name: &str) -> PodBuilder {
+pub(in crate::tests) fn of_template(template: usize, name: &str) -> PodBuilder {
     let plain = || pod(name).label(APP, ["a", "b", "c"][template % 3]).request("cpu", "500m");
     let none = PodAffinity::default;
     match template {
@@ -176,22 +176,22 @@ pub(super) fn of_template(template: usize, name: &str) -> PodBuilder {
 
 /// The shape of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(in crate::tests) struct Shape {
     /// No zone if it is greater than the last one.
-    pub(super) zone: usize,
-    pub(super) cpu: usize,
+    pub(in crate::tests) zone: usize,
+    pub(in crate::tests) cpu: usize,
     /// None, PreferNoSchedule, NoSchedule, or NoExecute and PreferNoSchedule.
-    pub(super) taint: usize,
-    pub(super) is_unschedulable: bool,
-    pub(super) has_ssd: bool,
+    pub(in crate::tests) taint: usize,
+    pub(in crate::tests) is_unschedulable: bool,
+    pub(in crate::tests) has_ssd: bool,
     /// The images, by bit.
-    pub(super) images: usize,
+    pub(in crate::tests) images: usize,
     /// The maximum number of pods.
-    pub(super) pods: usize,
+    pub(in crate::tests) pods: usize,
 }
 
 /// The node of a number, in a cluster of `zones` zones.
-pub(super) fn of_shape(number: usize, version: usize, shape: Shape, zones: usize) -> NodeRecord {
+pub(in crate::tests) fn of_shape(number: usize, version: usize, shape: Shape, zones: usize) -> NodeRecord {
     let name = format!("n{number}");
     let mut node = node(&name)
         .resource_version(&version.to_string())

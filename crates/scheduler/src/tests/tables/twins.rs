@@ -146,7 +146,7 @@ fn second_profile() -> ProfileSpec {
     }
 }
 
-fn options_of(setting: &Setting, plain: bool) -> Options {
+pub(super) fn options_of(setting: &Setting, plain: bool) -> Options {
     let mut more = if setting.with_tallies { tallies() } else { Vec::new() };
     more.push(uncached_tally());
     let mut options = Options { plain, hash_seed: u64::from(plain), ..options(all_plugins(more)) };

@@ -14,9 +14,9 @@ use supercargo_framework::plugin::{Permit, PreFlight};
 use supercargo_framework::{ActionType, EventResource, NodeRecord, Now, Plugin, PodInfo, Text, Uid};
 
 use super::api::{Api, Change};
-use crate::record::{Comparer, Recorded, RecordedCall, StepLog, replay_with, restore};
+use crate::record::{ClosedLoop, Comparer, Recorded, RecordedCall, StepLog, replay_with, restore};
 use crate::tests::fake::Fake;
-use crate::tests::test_bed::{WALL, all_plugins, options};
+use crate::tests::test_bed::{WALL, all_plugins, configured_plugins, options};
 use crate::{Effect, Input, NoCalls, Notification, Options, Scheduler, StatusPatch, VictimEviction};
 
 /// The log of a record.
@@ -87,6 +87,13 @@ fn reloaded(serves: bool) -> Options {
         options.profiles[0].scheduler_name = "another".to_owned();
     }
     options
+}
+
+/// Another configuration: pods go to the fullest node, and preempt nobody.
+fn picky() -> Options {
+    let fit = serde_json::json!({ "scoringStrategy": { "type": "MostAllocated", "resources": [{ "name": "cpu" }] } });
+    let args = |name: &str| if name == "NodeResourcesFit" { fit.clone() } else { Value::Null };
+    options(configured_plugins(args, vec![gatekeeper()]))
 }
 
 impl World {
@@ -359,10 +366,26 @@ impl World {
         let log = self.log.0.lock().unwrap();
         let configure = |serves: &str| Ok(reloaded(serves == "true"));
         let mut comparer = Comparer::new(reloaded(true)).unwrap();
-        let before = |scheduler: &mut Scheduler, step: &RecordedCall| comparer.before(scheduler, step);
-        replay_with(&mut None, &log[..], configure, before).expect("a record replays");
+        let mut before = |scheduler: &mut Scheduler, step: &RecordedCall| comparer.before(scheduler, step);
+        replay_with(&mut None, &log[..], configure, &mut before).expect("a record replays");
         let comparison = comparer.comparison;
         assert_eq!(comparison.differing(), 0, "{:?}", comparison.differences);
+        Self::check_model(&log);
+    }
+
+    /// With the same configuration, a modelled run is the record; with another one, its state is
+    /// consistent.
+    fn check_model(log: &[u8]) {
+        let configure = |serves: &str| Ok(reloaded(serves == "true"));
+        let mut same =
+            ClosedLoop::new(reloaded(true), |serves: &str| Some(reloaded(serves == "true"))).unwrap();
+        let mut scheduler = None;
+        replay_with(&mut scheduler, log, configure, &mut same).expect("a record replays");
+        let same = same.end(&scheduler.expect("it begins")).unwrap();
+        assert_eq!((same.diverged, same.outcomes), (None, Vec::new()));
+        let mut other = ClosedLoop::new(picky(), |_: &str| None).unwrap();
+        replay_with(&mut None, log, configure, &mut other).expect("a record replays");
+        assert_eq!(other.inconsistencies(), Vec::<String>::new());
     }
 }
 
