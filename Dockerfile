@@ -61,6 +61,7 @@ COPY crates/informer/Cargo.toml crates/informer/
 COPY crates/owner/Cargo.toml crates/owner/
 COPY crates/page/Cargo.toml crates/page/
 COPY crates/queue/Cargo.toml crates/queue/
+COPY crates/redaction/Cargo.toml crates/redaction/
 COPY crates/report/Cargo.toml crates/report/
 COPY crates/runtime/Cargo.toml crates/runtime/
 COPY crates/scheduler/Cargo.toml crates/scheduler/
@@ -93,6 +94,7 @@ COPY crates/informer/src crates/informer/src
 COPY crates/owner/src crates/owner/src
 COPY crates/page/src crates/page/src
 COPY crates/queue/src crates/queue/src
+COPY crates/redaction/src crates/redaction/src
 COPY crates/report/src crates/report/src
 COPY crates/runtime/src crates/runtime/src
 COPY crates/scheduler/src crates/scheduler/src

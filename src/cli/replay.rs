@@ -10,7 +10,9 @@ use clap::{ArgGroup, Args};
 use supercargo_config::flags::FeatureOptions;
 use supercargo_config::{Catalog, Config};
 use supercargo_report as report;
-use supercargo_scheduler::record::{ClosedLoop, Companion, Comparer, RecordedCall, Replayed, replay_with};
+use supercargo_scheduler::record::{
+    ClosedLoop, Companion, Comparer, Influence, RecordedCall, Replayed, replay_with,
+};
 use supercargo_scheduler::{BuildError, Effect, Options, Scheduler};
 use tokio::time::Instant;
 
@@ -21,7 +23,7 @@ use crate::insight::{
 use supercargo_owner::options::scheduler_options;
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("question").args(["with", "timeline", "closed_loop"]).multiple(true))]
+#[command(group = ArgGroup::new("question").args(["with", "timeline", "closed_loop", "influence"]).multiple(true))]
 pub(super) struct Replay {
     /// Files written by `run --record`: all segments of one run, in order
     #[arg(required = true, value_name = "FILE")]
@@ -41,7 +43,11 @@ pub(super) struct Replay {
     /// --with, the recorded configuration decides again. Exit codes: as for --with
     #[arg(long, conflicts_with = "timeline")]
     closed_loop: bool,
-    /// Output format of --with, --timeline and --closed-loop
+    /// Show in how many attempts each plugin refuses a node, and how many would end on another
+    /// node without it or with another weight. Exit codes: 0, or 3 if the record cannot be replayed
+    #[arg(long, conflicts_with_all = ["with", "timeline", "closed_loop"])]
+    influence: bool,
+    /// Output format of --with, --timeline, --closed-loop and --influence
     #[arg(long, short, value_enum, default_value = "table", requires = "question")]
     output: Format,
     /// Value of this flag in the recorded run
@@ -58,6 +64,7 @@ impl Replay {
         let catalog = FileCatalog::new(&self.features, catalog)?;
         let answer = match (&self.with, &self.timeline) {
             _ if self.closed_loop => self.model(&catalog),
+            _ if self.influence => self.influence(&catalog).map(|text| (text, true)),
             (Some(with), _) => self.compare(&catalog, with),
             (None, Some(pod)) => self.history(&catalog, pod).map(|text| (text, true)),
             (None, None) => {
@@ -127,6 +134,21 @@ impl Replay {
             Format::Json => report::modelled_run_json(&run),
         };
         Ok((text, run.outcomes.is_empty()))
+    }
+
+    /// How much each plugin decides.
+    fn influence(&self, catalog: &FileCatalog) -> Result<String> {
+        let mut influence = Influence::default();
+        let mut counter = Counter::new();
+        self.replay(self.open(catalog)?, &mut |scheduler: &mut Scheduler, call: &RecordedCall| {
+            influence.before(scheduler, call);
+            counter.show(influence.steps);
+        })?;
+        drop(counter);
+        Ok(match self.output {
+            Format::Table => report::influence(&influence),
+            Format::Json => report::influence_json(&influence),
+        })
     }
 
     /// What happened to a pod.

@@ -25,10 +25,12 @@ use crate::insight::endpoint::{Insight, not_synced};
 
 /// The most streams.
 const MOST_WATCHERS: usize = 20;
-/// How often an overview is computed: four times a second, and once a second in a cluster whose
-/// nodes have no tile each.
+/// How often an overview is computed: four times a second, or less if it takes long, and once a
+/// second in a cluster whose nodes have no tile each.
 const PERIOD: Duration = Duration::from_millis(250);
 const LONG_PERIOD: Duration = Duration::from_secs(1);
+/// Up to the long period, overviews take at most one part in this many of a core.
+const SHARE: u32 = 100;
 /// How long a stream may be silent.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How long a stream lasts. Then the client authenticates again.
@@ -108,15 +110,17 @@ impl Live {
         }
         // A copy that has been read already says the same.
         let known = last.as_ref().map(|frame| frame.as_of);
-        let read =
-            move |fork: &Fork, as_of| ((known != Some(as_of)).then(|| Arc::new(overview(fork))), as_of);
-        let (read, as_of) = self.insight.read(read).await?;
+        let read = move |fork: &Fork, as_of| {
+            let began = Instant::now();
+            ((known != Some(as_of)).then(|| Arc::new(overview(fork))), as_of, began.elapsed())
+        };
+        let (read, as_of, took) = self.insight.read(read).await?;
         let (sequence, overview) = match (last.as_ref(), read) {
             (Some(old), None) => (old.sequence, Arc::clone(&old.overview)),
             (Some(old), Some(new)) if old.overview == new => (old.sequence, new),
             (old, new) => (old.map_or(1, |old| old.sequence + 1), new.unwrap_or_default()),
         };
-        let until = Instant::now() + if overview.nodes() > MOST_TILES { LONG_PERIOD } else { PERIOD };
+        let until = Instant::now() + period(overview.nodes(), took);
         let frame = Frame { sequence, overview, as_of, until };
         Ok(last.insert(frame).clone())
     }
@@ -134,6 +138,11 @@ impl Live {
         };
         last.insert(Changes { between, text }).text.clone()
     }
+}
+
+/// The time until the next overview.
+fn period(nodes: usize, took: Duration) -> Duration {
+    if nodes > MOST_TILES { LONG_PERIOD } else { (took * SHARE).clamp(PERIOD, LONG_PERIOD) }
 }
 
 impl Frame {
@@ -226,6 +235,13 @@ mod tests {
         let text = std::str::from_utf8(&part).unwrap();
         let (kind, data) = text.strip_prefix("event: ").unwrap().split_once("\ndata: ").unwrap();
         (kind.to_owned(), serde_json::from_str(data.strip_suffix("\n\n").unwrap()).unwrap())
+    }
+
+    #[test]
+    fn overviews_that_take_long_are_made_less_often() {
+        let millis = |nodes, took| period(nodes, Duration::from_millis(took)).as_millis();
+        let periods = [(100, 1), (100, 5), (100, 100), (MOST_TILES + 1, 1)];
+        assert_eq!(periods.map(|(nodes, took)| millis(nodes, took)), [250, 500, 1000, 1000]);
     }
 
     #[tokio::test]

@@ -161,6 +161,14 @@ async fn another_configuration_decides_about_a_record() {
     assert_eq!((code, &*error), (Some(0), ""), "{printed}");
     assert_eq!((&parsed["firstDifference"], &parsed["modelled"]), (&Value::Null, &json!(true)));
 
+    let (code, printed, error) = answer(&["replay", &record, "--influence"]);
+    assert_eq!((code, &*error), (Some(0), ""), "{printed}");
+    assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
+    assert!(GUIDE.contains(&printed), "docs/replay.md does not have\n{printed}");
+    let (_, printed, _) = answer(&["replay", &record, "--influence", "-ojson"]);
+    let parsed: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((&parsed["attempts"], &parsed["placed"]), (&json!(3), &json!(2)), "{printed}");
+
     // The same configuration, with every default written out.
     let (_, default, _) = answer(&["config", "default"]);
     fs::write(path("same.yaml"), default).unwrap();

@@ -39,7 +39,7 @@ fn changes(old: &Overview, new: &Overview) -> Changes {
             (None, None) => return changes,
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
-            (Some(one), Some(other)) => one.key().cmp(&other.key()),
+            (Some(one), Some(other)) => one.order(other),
         };
         match order {
             Ordering::Less => changes.removed.push(from),

@@ -1,6 +1,6 @@
 //! Tiles: one per node, or one per group of nodes in a large cluster.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -65,9 +65,15 @@ pub struct Tile {
 }
 
 impl Tile {
-    /// What tells tiles apart, and their order.
-    pub(crate) fn key(&self) -> (&str, &str, &str) {
-        (&self.zone, &self.pool, &self.name)
+    /// The order of tiles; equal if they are the same one.
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
+        // Most texts that are equal are shared.
+        let order = |one: &Arc<str>, other: &Arc<str>| {
+            if Arc::ptr_eq(one, other) { Ordering::Equal } else { one.cmp(other) }
+        };
+        order(&self.zone, &other.zone)
+            .then_with(|| order(&self.pool, &other.pool))
+            .then_with(|| order(&self.name, &other.name))
     }
 }
 
@@ -84,7 +90,7 @@ pub(crate) fn tiles(mut nodes: Vec<Node>) -> (Vec<Tile>, bool) {
     merge_blocks(&mut nodes);
     let is_grouped = nodes.len() > MOST_TILES;
     let mut tiles = if is_grouped { groups(nodes) } else { nodes.into_iter().map(tile).collect() };
-    tiles.sort_by(|one, other| one.key().cmp(&other.key()));
+    tiles.sort_by(Tile::order);
     (tiles, is_grouped)
 }
 

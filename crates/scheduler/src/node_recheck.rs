@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use supercargo_framework::{Now, PodInfo, Status, Text, Uid};
+use supercargo_framework::{NodeIndex, Now, PodInfo, Status, Text, Uid};
 
 use crate::bindings::Binding;
 use crate::scheduler::Scheduler;
@@ -19,6 +19,14 @@ use supercargo_runtime::profile::{Profile, ProfileIndex};
 
 /// The queue event for a pod whose node no longer fits.
 const NODE_TAKEN: Text = Text::Static("NodeTaken");
+
+/// The nodes that a part of a cycle asks about: all, a sample, or some.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Nodes<'a> {
+    pub(crate) sampling: Option<Sampling>,
+    /// In visiting order.
+    pub(crate) candidates: Option<&'a [NodeIndex]>,
+}
 
 impl Scheduler {
     /// Whether the node has changed since it was chosen and no longer fits the pod. Other
@@ -66,7 +74,7 @@ impl Scheduler {
         profile: ProfileIndex,
         part: impl FnOnce(&Cycle<'_>) -> R,
     ) -> R {
-        self.with_profile(now, pod, (profile, self.profiles.get(profile)), None, part)
+        self.with_profile(now, pod, (profile, self.profiles.get(profile)), Nodes::default(), part)
     }
 
     /// The same with any profile, also of another scheduler.
@@ -75,7 +83,7 @@ impl Scheduler {
         now: Now,
         pod: &Arc<PodInfo>,
         (index, profile): (ProfileIndex, &Profile),
-        sampling: Option<Sampling>,
+        Nodes { sampling, candidates }: Nodes<'_>,
         part: impl FnOnce(&Cycle<'_>) -> R,
     ) -> R {
         let cx = self.context(now);
@@ -89,7 +97,7 @@ impl Scheduler {
             queue: &self.queue,
             extenders: Extenders::of_pod(&[], &cx, pod, &plugins, &mut calls),
             sampling,
-            candidates: None,
+            candidates,
             plugins: &plugins,
             evaluated: Cell::default(),
         })

@@ -8,10 +8,10 @@
 mod capture;
 mod closed_loop;
 mod comparison;
+mod influence;
 mod redaction;
 
 use std::io::{self, BufRead};
-
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,7 @@ use thiserror::Error;
 pub use self::capture::{Memory, Restored, restore, restore_with};
 pub use self::closed_loop::{ClosedLoop, ClosedLoopError, ModelledPod, ModelledRun, Placement, Usage};
 pub use self::comparison::{Comparer, Comparison, Decision, Difference, Reason};
+pub use self::influence::{FilterInfluence, Influence, ScoreInfluence};
 pub use self::redaction::{Pseudonyms, Redaction, RedactionError};
 use crate::effect::Effect;
 use crate::input::Input;

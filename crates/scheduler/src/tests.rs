@@ -22,6 +22,7 @@ mod fits;
 mod group_claims;
 mod group_preemption;
 mod groups;
+mod influence;
 mod panics;
 mod placements;
 mod preemption;

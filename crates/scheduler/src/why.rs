@@ -10,6 +10,7 @@ mod group;
 use std::cmp::Reverse;
 #[cfg(test)]
 use std::collections::BTreeMap;
+use std::mem::take;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -19,7 +20,7 @@ use supercargo_framework::pod::PodKey;
 use supercargo_framework::resource::names;
 use supercargo_framework::taint::{Taint, untolerated};
 use supercargo_framework::{ClusterEvent, CycleState, NodeIndex, NodeInfo, Now, PodInfo, Status, Text};
-use supercargo_runtime::diagnosis::Diagnosis;
+use supercargo_runtime::diagnosis::{Diagnosis, FitError};
 use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::profile::ProfileIndex;
 
@@ -145,8 +146,11 @@ struct Table {
     rows: Vec<(Key, Vec<NodeIndex>)>,
     /// The rows of each filter: [`MOST_REASONS`], and one for all others.
     of_place: FxHashMap<usize, Vec<usize>>,
-    of_node: FxHashMap<NodeIndex, SmallVec<[usize; 4]>>,
+    of_node: RowsOfNodes,
 }
+
+/// The rows of each node that is refused.
+pub(crate) type RowsOfNodes = FxHashMap<NodeIndex, SmallVec<[usize; 4]>>;
 
 impl Table {
     /// Notes that a filter, or what stands at `place` instead, refuses a node.
@@ -201,13 +205,27 @@ impl Table {
         self.of_node.contains_key(&index)
     }
 
-    /// The refusals in the order of the filters; of one filter, those of most nodes first.
-    fn refusals(mut self, cycle: &Cycle<'_>) -> Vec<Refusal> {
-        let nodes = cycle.cx.nodes();
-        self.rows.sort_by(|(a, of_a), (b, of_b)| {
+    /// Sorts the rows in the order of the filters; of one filter, those of most nodes first.
+    fn sort(&mut self) {
+        let mut rows: Vec<_> = take(&mut self.rows).into_iter().enumerate().collect();
+        rows.sort_by(|(_, (a, of_a)), (_, (b, of_b))| {
             let rank = (a.place, of_b.len()).cmp(&(b.place, of_a.len()));
             rank.then_with(|| a.reason.cmp(&b.reason))
         });
+        let mut places = vec![0; rows.len()];
+        for (place, (old, row)) in rows.into_iter().enumerate() {
+            places[old] = place;
+            self.rows.push(row);
+        }
+        for rows in self.of_node.values_mut() {
+            rows.iter_mut().for_each(|row| *row = places[*row]);
+        }
+    }
+
+    /// The refusals, and those of each node by their places.
+    fn refusals(mut self, cycle: &Cycle<'_>) -> (Vec<Refusal>, RowsOfNodes) {
+        let nodes = cycle.cx.nodes();
+        self.sort();
         let (mut left, mut gone) = (nodes.order().len(), FxHashSet::default());
         let mut refusals = Vec::with_capacity(self.rows.len());
         for (key, refused) in self.rows {
@@ -234,7 +252,7 @@ impl Table {
                 left,
             });
         }
-        refusals
+        (refusals, self.of_node)
     }
 }
 
@@ -276,9 +294,16 @@ impl Scheduler {
     pub(crate) fn why(&mut self, now: Now, pod: &Arc<PodInfo>) -> Result<Why, WhyError> {
         self.cache.refreshed();
         let profile = self.answering_profile(pod);
-        let (mut why, blamed) = self.with_cycle(now, pod, profile, explain)?;
-        if why.feasible.is_empty() {
-            why.fixes = self.fixes(now, profile, pod, &why);
+        let explained = self.with_cycle(now, pod, profile, explain)?;
+        let fixes = if explained.why.feasible.is_empty() {
+            self.fixes(now, profile, pod, &explained)
+        } else {
+            Vec::new()
+        };
+        let Explained { mut why, failure, .. } = explained;
+        why.fixes = fixes;
+        if let Some((_, error)) = failure {
+            let blamed = &error.diagnosis.unschedulable_plugins;
             let events = self.profiles.get(profile).events.iter();
             let events = events.filter(|(plugin, _)| blamed.contains(plugin));
             let event = |(plugin, events): &(Text, Vec<_>)| (plugin.clone(), registered(events));
@@ -304,16 +329,32 @@ fn registered(events: &[supercargo_framework::event::EventRegistration]) -> Vec<
     events.iter().map(|registration| registration.event.clone()).collect()
 }
 
-/// Asks every filter about every node. Also returns the plugins that the cycle blames.
-pub(crate) fn explain(cycle: &Cycle<'_>) -> Result<(Why, Vec<Text>), WhyError> {
+/// Why, and what led to it.
+pub(crate) struct Explained {
+    pub(crate) why: Why,
+    /// The refusals of each node.
+    pub(crate) rows: RowsOfNodes,
+    /// The state and the error of the cycle, if no node fits.
+    pub(crate) failure: Option<(CycleState, Box<FitError>)>,
+}
+
+/// Asks every filter about every node.
+pub(crate) fn explain(cycle: &Cycle<'_>) -> Result<Explained, WhyError> {
     let (mut state, mut diagnosis) = (CycleState::default(), Diagnosis::default());
     let (nodes, mut table) = (cycle.cx.nodes().order(), Table::default());
+    // The answer of the cycle, if it asks each node and nothing else.
+    let mut answer = None;
     match cycle.pre_filter(&mut state, &mut diagnosis)? {
         PreFilterOutcome::Nodes(named) => {
-            let plugins: Vec<&Text> = diagnosis.unschedulable_plugins.iter().collect();
-            let by = Text::from(plugins.iter().map(|it| &***it).collect::<Vec<_>>().join(", "));
+            let plugins: Vec<Text> = diagnosis.unschedulable_plugins.iter().cloned().collect();
+            let by = Text::from(plugins.iter().map(|it| &**it).collect::<Vec<_>>().join(", "));
             let not_named = not_named(&diagnosis).by(by);
             let filters = cycle.filters(&state);
+            let is_plain = named.is_none()
+                && !nodes.is_empty()
+                && cycle.sampling.is_none()
+                && cycle.pod.status.nominated_node_name.is_none();
+            let mut feasible = Vec::new();
             for index in nodes {
                 let node = cycle.cx.node(*index);
                 let is_named = named.as_ref().is_none_or(|names| names.contains(node.name()));
@@ -321,8 +362,20 @@ pub(crate) fn explain(cycle: &Cycle<'_>) -> Result<(Why, Vec<Text>), WhyError> {
                     table.refuse(*index, node, PRE_FILTER, &not_named, cycle.pod);
                 }
                 // The filters of plugins that have named other nodes would say the same again.
-                let asks = |plugin: &str| is_named || !plugins.iter().any(|it| ***it == *plugin);
-                ask_filters(cycle, &filters, &state, *index, asks, &mut table);
+                let asks = |plugin: &str| is_named || !plugins.iter().any(|it| **it == *plugin);
+                match ask_filters(cycle, &filters, &state, *index, asks, &mut table) {
+                    None => feasible.push(*index),
+                    Some(first) if !is_plain => drop(first),
+                    Some(first) if first.is_rejected() => diagnosis.set(*index, first),
+                    Some(first) => return Err(FailureKind::Internal(first.message()).into()),
+                }
+            }
+            if is_plain {
+                answer = Some(if feasible.is_empty() {
+                    Err(FailureKind::no_fit(nodes.len(), diagnosis))
+                } else {
+                    Ok(feasible)
+                });
             }
         }
         PreFilterOutcome::Rejected => {
@@ -335,11 +388,16 @@ pub(crate) fn explain(cycle: &Cycle<'_>) -> Result<(Why, Vec<Text>), WhyError> {
             }
         }
     }
+    let answer = answer.unwrap_or_else(|| {
+        state = CycleState::default();
+        cycle.feasible(&mut state, &mut 0)
+    });
+    let (refusals, rows) = table.refusals(cycle);
     let mut why = Why {
         profile: Arc::clone(&cycle.profile.scheduler_name),
         nodes: nodes.len(),
         message: String::new(),
-        refusals: table.refusals(cycle),
+        refusals,
         feasible: Vec::new(),
         scores: Vec::new(),
         preemption: None,
@@ -347,11 +405,12 @@ pub(crate) fn explain(cycle: &Cycle<'_>) -> Result<(Why, Vec<Text>), WhyError> {
         wakes_on: Vec::new(),
         group: None,
     };
-    let blamed = decide(cycle, &mut why)?;
-    Ok((why, blamed))
+    let failure = decide(cycle, state, answer, &mut why)?;
+    Ok(Explained { why, rows, failure })
 }
 
-/// Asks filters about a node, as it is; then all of them, with its nominated pods.
+/// Asks filters about a node, as it is; then all of them, with its nominated pods. Returns the
+/// status of the first one that refuses it.
 fn ask_filters(
     cycle: &Cycle<'_>,
     filters: &Filters<'_>,
@@ -359,37 +418,49 @@ fn ask_filters(
     index: NodeIndex,
     asks: impl Fn(&str) -> bool,
     table: &mut Table,
-) {
-    let node = cycle.cx.node(index);
+) -> Option<Status> {
+    let (node, mut first) = (cycle.cx.node(index), None);
     for (place, filter) in filters.iter().enumerate().filter(|(_, filter)| asks(filter.name)) {
         let status = cycle.filter_node(usize::MAX, &[*filter], state, node);
         if !status.is_success() {
             // An error refuses, too: the cycle asks no further filter about a node that is refused.
             table.refuse(index, node, PRE_FILTER + 1 + place, &status, cycle.pod);
+            first.get_or_insert(status);
         }
     }
-    if !table.is_refused(index) && cycle.has_nominated(node) && cycle.verdict(state, index).is_rejected() {
-        let reserved = Status::unschedulable("the room is reserved for nominated pods");
-        table.refuse(index, node, NOMINATED, &reserved, cycle.pod);
+    // The cycle asks with the nominated pods first.
+    if cycle.has_nominated(node) {
+        let status = cycle.verdict(state, index);
+        if status.is_rejected() && !table.is_refused(index) {
+            let reserved = Status::unschedulable("the room is reserved for nominated pods");
+            table.refuse(index, node, NOMINATED, &reserved, cycle.pod);
+        }
+        first = (!status.is_success()).then_some(status);
     }
+    first
 }
 
-/// Runs the cycle itself: its message, or the nodes that fit. Returns the plugins that it blames.
-fn decide(cycle: &Cycle<'_>, why: &mut Why) -> Result<Vec<Text>, FailureKind> {
-    let mut state = CycleState::default();
-    match cycle.feasible(&mut state, &mut 0) {
+/// Completes the cycle: its message, or the nodes that fit. Returns what there is if none does.
+fn decide(
+    cycle: &Cycle<'_>,
+    mut state: CycleState,
+    answer: Result<Vec<NodeIndex>, FailureKind>,
+    why: &mut Why,
+) -> Result<Option<(CycleState, Box<FitError>)>, FailureKind> {
+    match answer {
         Ok(feasible) => rank(cycle, &mut state, &feasible, why)?,
         Err(FailureKind::Fit(mut error)) => {
+            let failure = (state.clone(), error.clone());
             if let Nomination::Override(Some(node)) = post_filter(cycle, &state, &mut error) {
                 why.preemption = Some(node);
             }
             why.message = error.to_string();
-            return Ok(error.diagnosis.unschedulable_plugins.into_iter().collect());
+            return Ok(Some(failure));
         }
         Err(FailureKind::Rejected(message)) => why.message = message,
         Err(kind) => return Err(kind),
     }
-    Ok(Vec::new())
+    Ok(None)
 }
 
 /// Ranks the nodes that fit.

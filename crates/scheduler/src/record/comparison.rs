@@ -15,9 +15,11 @@ use supercargo_framework::{CycleState, Feature, Now, PodInfo, Text, Timestamp, U
 use super::{RecordedCall, SchedulerCall};
 use crate::attempt::post_filter;
 use crate::effect::bind_line;
+use crate::node_recheck::Nodes;
 use crate::scheduler::{BuildError, Options, Scheduler};
 use crate::why::{Refusal, Why, explain};
 use supercargo_evaluation::cycle::Cycle;
+use supercargo_evaluation::extender::ExtenderSpec;
 use supercargo_evaluation::sampling::Sampling;
 use supercargo_runtime::failure::FailureKind;
 
@@ -178,23 +180,15 @@ impl Comparer {
     /// To be called with each recorded call before it is made.
     pub fn before(&mut self, scheduler: &mut Scheduler, step: &RecordedCall) {
         self.comparison.steps += 1;
-        if matches!(step.call, SchedulerCall::ScheduleOne(_))
-            && let Some(pod) = attempted(scheduler)
-        {
-            self.compare(scheduler, step, &pod);
+        match attempted(scheduler, step, &self.other.extenders) {
+            Some(Attempted::Pod(pod)) => self.compare(scheduler, step, &pod),
+            Some(Attempted::Group) => self.comparison.of_groups += 1,
+            Some(Attempted::Extended) => self.comparison.extended += 1,
+            None => {}
         }
     }
 
     fn compare(&mut self, scheduler: &mut Scheduler, step: &RecordedCall, pod: &Arc<PodInfo>) {
-        if pod.spec.group().is_some() && scheduler.features.enabled(Feature::GenericWorkload) {
-            self.comparison.of_groups += 1;
-            return;
-        }
-        let mut extenders = scheduler.extenders.iter().chain(&self.other.extenders);
-        if extenders.any(|extender| extender.is_interested(pod)) {
-            self.comparison.extended += 1;
-            return;
-        }
         self.comparison.attempts += 1;
         scheduler.cache.refreshed();
         let other = Voter { state: scheduler, settings: &self.other, now: step.now };
@@ -212,30 +206,53 @@ impl Comparer {
     }
 }
 
-/// The pod that the next call of `schedule_one` tries.
-fn attempted(scheduler: &Scheduler) -> Option<Arc<PodInfo>> {
-    let pod = scheduler.next_pod().filter(|_| scheduler.has_work())?;
-    let is_skipped = pod.terminating || scheduler.cache.node_of(&pod.uid).is_some();
-    (!is_skipped).then(|| Arc::clone(pod))
+/// What a call tries.
+pub(super) enum Attempted {
+    Pod(Arc<PodInfo>),
+    Group,
+    /// A pod for which an extender is asked.
+    Extended,
+}
+
+/// What this call tries, if it is an attempt. The extenders of another configuration count, too.
+pub(super) fn attempted(
+    scheduler: &Scheduler,
+    step: &RecordedCall,
+    others: &[ExtenderSpec],
+) -> Option<Attempted> {
+    let is_attempt = matches!(step.call, SchedulerCall::ScheduleOne(_)) && scheduler.has_work();
+    let pod = scheduler.next_pod().filter(|_| is_attempt)?;
+    if pod.terminating || scheduler.cache.node_of(&pod.uid).is_some() {
+        return None;
+    }
+    let mut extenders = scheduler.extenders.iter().chain(others);
+    Some(if pod.spec.group().is_some() && scheduler.features.enabled(Feature::GenericWorkload) {
+        Attempted::Group
+    } else if extenders.any(|extender| extender.is_interested(pod)) {
+        Attempted::Extended
+    } else {
+        Attempted::Pod(Arc::clone(pod))
+    })
 }
 
 /// Decides with the settings of one scheduler on the state of another, or of the same one.
 #[derive(Clone, Copy)]
-struct Voter<'a> {
-    state: &'a Scheduler,
-    settings: &'a Scheduler,
-    now: Now,
+pub(super) struct Voter<'a> {
+    pub(super) state: &'a Scheduler,
+    pub(super) settings: &'a Scheduler,
+    pub(super) now: Now,
 }
 
 impl Voter<'_> {
     /// Runs a part of a cycle; `None` without a profile for the pod.
-    fn with_cycle<R>(&self, pod: &Arc<PodInfo>, part: impl FnOnce(&Cycle<'_>) -> R) -> Option<R> {
+    pub(super) fn with_cycle<R>(&self, pod: &Arc<PodInfo>, part: impl FnOnce(&Cycle<'_>) -> R) -> Option<R> {
         let index = self.settings.profile_of(pod)?;
         let profile = self.settings.profiles.get(index);
         // A sample begins where the recorded one did.
         let sampling = self.settings.sampling(profile);
         let sampling = sampling.map(|it| Sampling { start: self.state.next_start_node, ..it });
-        Some(self.state.with_profile(self.now, pod, (index, profile), sampling, part))
+        let nodes = Nodes { sampling, ..Nodes::default() };
+        Some(self.state.with_profile(self.now, pod, (index, profile), nodes, part))
     }
 
     fn decision(&self, pod: &Arc<PodInfo>) -> Decision {
@@ -244,7 +261,7 @@ impl Voter<'_> {
     }
 
     fn why(&self, pod: &Arc<PodInfo>) -> Option<Why> {
-        Some(self.with_cycle(pod, explain)?.ok()?.0)
+        Some(self.with_cycle(pod, explain)?.ok()?.why)
     }
 }
 

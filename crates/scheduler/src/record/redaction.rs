@@ -4,13 +4,10 @@
 //! capture ──notes──> Redaction ──with a keyed hash──> Pseudonyms ──> the calls of the same capture
 //! ```
 //!
-//! Every text of a call is replaced, except those that this module knows to say nothing. A new field
-//! is therefore hidden before anybody thinks of it. A text is split at `/`, `,` and `__`, and equal
-//! parts have one pseudonym in the whole capture, so all references still hold. Pseudonyms have the
-//! order of the texts, which breaks ties.
-
-mod selector;
-mod words;
+//! Every text of a call is replaced, except those that this module knows to say nothing. A new
+//! field is therefore hidden before anybody thinks of it. A text is split at `/`, `,` and `__`, and
+//! equal parts have one pseudonym in the whole capture, so all references still hold. Pseudonyms
+//! have the order of the texts, which breaks ties.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,9 +19,9 @@ use supercargo_framework::objects::{
 use supercargo_framework::raw_object::RawObject;
 use supercargo_framework::volume::VolumeSource;
 use supercargo_framework::{NodeRecord, PodInfo};
+use supercargo_redaction::{Words, is_amount, is_plain_version, redacted};
 use thiserror::Error;
 
-use self::words::{Words, is_amount, is_plain_version};
 use super::{RecordedCall, SchedulerCall};
 use crate::input::{Input, Notification};
 
@@ -310,7 +307,7 @@ impl Walk<'_> {
             "resource_version" if is_version(text) => Ok(text.to_owned()),
             "Version" if is_plain_version(text) => Ok(text.to_owned()),
             "Version" => Err(Problem::Version(text.to_owned())),
-            "selectors" => selector::redacted(text, self.hide).map_err(Problem::Selector),
+            "selectors" => redacted(text, self.hide).map_err(Problem::Selector),
             _ => Ok((self.hide)(text)),
         }
     }

@@ -8,7 +8,9 @@ use supercargo_framework::Now;
 use supercargo_framework::testing::{NodeBuilder, PodBuilder, node, pod};
 
 use super::test_bed::{WALL, all_plugins, configured_plugins, options, plugins};
-use crate::record::{Comparer, Comparison, Decision, Reason, Recorded, RecordedCall, StepLog, replay_with};
+use crate::record::{
+    Companion, Comparer, Comparison, Decision, Reason, Recorded, RecordedCall, Replayed, StepLog, replay_with,
+};
 use crate::{ExtenderSpec, Input, NoCalls, Notification, Options, PluginLists, Scheduler};
 
 #[derive(Clone, Default)]
@@ -21,7 +23,7 @@ impl StepLog for Log {
 }
 
 /// A run in which pods stay where they are bound, and those that pick a zone are tried twice.
-fn record(plugins: PluginLists, nodes: Vec<NodeBuilder>, pods: Vec<PodBuilder>) -> Vec<u8> {
+pub(super) fn record(plugins: PluginLists, nodes: Vec<NodeBuilder>, pods: Vec<PodBuilder>) -> Vec<u8> {
     let log = Log::default();
     let now = |seconds| {
         let monotonic = Duration::from_secs(seconds);
@@ -49,12 +51,16 @@ fn record(plugins: PluginLists, nodes: Vec<NodeBuilder>, pods: Vec<PodBuilder>) 
 
 fn compare(record: &[u8], plugins: PluginLists, other: Options) -> Comparison {
     let mut comparer = Comparer::new(other).unwrap();
-    let mut own = Some(options(plugins));
-    let configure = |text: &str| own.take().ok_or_else(|| text.to_owned());
     let mut before = |scheduler: &mut Scheduler, step: &RecordedCall| comparer.before(scheduler, step);
-    let replayed = replay_with(&mut None, record, configure, &mut before).unwrap();
+    let replayed = replayed(record, plugins, &mut before);
     assert_eq!(comparer.comparison.steps, replayed.steps - 1, "all but the begin");
     comparer.comparison
+}
+
+pub(super) fn replayed(record: &[u8], plugins: PluginLists, companion: &mut impl Companion) -> Replayed {
+    let mut own = Some(options(plugins));
+    let configure = |text: &str| own.take().ok_or_else(|| text.to_owned());
+    replay_with(&mut None, record, configure, companion).unwrap()
 }
 
 fn strategy(kind: &str) -> PluginLists {
@@ -64,11 +70,11 @@ fn strategy(kind: &str) -> PluginLists {
     configured_plugins(args, Vec::new())
 }
 
-fn two_nodes() -> Vec<NodeBuilder> {
+pub(super) fn two_nodes() -> Vec<NodeBuilder> {
     ["a", "b"].map(|name| node(name).allocatable("cpu", "8").label("zone", name)).into()
 }
 
-fn cpu(name: &str, amount: &str) -> PodBuilder {
+pub(super) fn cpu(name: &str, amount: &str) -> PodBuilder {
     pod(name).request("cpu", amount)
 }
 

@@ -112,6 +112,10 @@ proptest! {
         devices in prop::option::of(0..4_usize),
     ) {
         let mut bed = crowd.bed();
+        // A pod that waits may want to be near the first of these pods, and take room.
+        for pod in bed.scheduler.pending.values().cloned().collect::<Vec<_>>() {
+            bed.handle(Input::QueuedPod(Notification::Deleted(pod)));
+        }
         if let Some(count) = devices {
             bed.handle(Input::Object(Notification::Added(Arc::new(devices::class(true)))));
             for node in 0..crowd.nodes.len() {

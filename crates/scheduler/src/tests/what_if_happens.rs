@@ -232,7 +232,7 @@ impl Plan {
 /// What became of a plan.
 #[derive(Debug)]
 enum Verdict {
-    /// The answer came true, with so many other UIDs before.
+    /// The answer came true, after this many trials with other UIDs.
     True(WhatIf, u64),
     /// The cluster does not come to rest, or the question has no answer.
     Unanswered,

@@ -9,14 +9,15 @@ use supercargo_framework::context::Command;
 use supercargo_framework::plugin::{Nomination, RunFilters as _};
 use supercargo_framework::resource::names;
 use supercargo_framework::taint::{Taint, Toleration, TolerationOperator};
-use supercargo_framework::{CycleState, Labels, NodeInfo, Now, PodInfo, PodSpec};
-use supercargo_runtime::diagnosis::Diagnosis;
+use supercargo_framework::{CycleState, Labels, NodeIndex, NodeInfo, Now, PodInfo, PodSpec};
+use supercargo_runtime::diagnosis::{Diagnosis, FitError};
 use supercargo_runtime::failure::FailureKind;
 use supercargo_runtime::profile::ProfileIndex;
 
-use super::{Detail, Refusal, Shortage, Why};
+use super::{Detail, Explained, Refusal, Shortage, Why};
 use crate::attempt::post_filter;
 use crate::dry_run::DryRun;
+use crate::node_recheck::Nodes;
 use crate::scheduler::Scheduler;
 use supercargo_evaluation::cycle::{Cycle, PreFilterOutcome};
 
@@ -64,7 +65,49 @@ pub enum PodFix {
     Priority(i32),
 }
 
+/// In-tree filters whose refusals only a change of their own kind lifts. Other plugins may read
+/// anything.
+const INDEPENDENT: &[&str] = &[
+    "NodeUnschedulable",
+    "NodeName",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "DynamicResources",
+];
+
 impl PodFix {
+    /// Whether the change can lift a refusal.
+    fn may_lift(&self, refusal: &Refusal) -> bool {
+        let plugin = &*refusal.plugin;
+        if !INDEPENDENT.contains(&plugin) {
+            return true;
+        }
+        match self {
+            Self::Request { resource, .. } => {
+                plugin == "NodeResourcesFit"
+                    && refusal.reason.strip_prefix("Insufficient ").is_none_or(|short| *short == **resource)
+            }
+            // Spreading may leave out nodes with such taints or labels.
+            Self::Tolerate(taint) => match &refusal.detail {
+                Detail::Taint(refused) => refused == taint,
+                _ => matches!(plugin, "TaintToleration" | "PodTopologySpread"),
+            },
+            Self::NoNodeAffinity => matches!(plugin, "NodeAffinity" | "PodTopologySpread"),
+            Self::SoftSpread => plugin == "PodTopologySpread",
+            Self::NoPodAffinity => plugin == "InterPodAffinity",
+            Self::NoHostPorts => plugin == "NodePorts",
+            Self::Priority(_) => false,
+        }
+    }
+
     /// Applies the change to a pod; `None` if that is without effect.
     pub fn apply(&self, pod: &PodInfo) -> Option<PodInfo> {
         let mut changed = pod.clone();
@@ -116,14 +159,31 @@ impl PodFix {
 impl Scheduler {
     /// The changes that help, of those that the refusals suggest: single ones, or else pairs. Then
     /// a higher priority.
-    pub(super) fn fixes(&self, now: Now, profile: ProfileIndex, pod: &Arc<PodInfo>, why: &Why) -> Vec<Fix> {
+    pub(super) fn fixes(
+        &self,
+        now: Now,
+        profile: ProfileIndex,
+        pod: &Arc<PodInfo>,
+        explained: &Explained,
+    ) -> Vec<Fix> {
+        let Explained { why, failure, .. } = explained;
         let try_all = |changes: &[&PodFix]| {
+            let candidates = self.candidates(changes, explained);
+            if candidates.is_empty() {
+                return None;
+            }
             let mut changed = PodInfo::clone(pod);
             for change in changes {
                 changed = change.apply(&changed)?;
             }
-            let Placed { node, .. } =
-                self.with_cycle(now, &Arc::new(changed), profile, |cycle| placed(cycle, false))?;
+            let nodes = Nodes { candidates: Some(&candidates), ..Nodes::default() };
+            let Placed { node, .. } = self.with_profile(
+                now,
+                &Arc::new(changed),
+                (profile, self.profiles.get(profile)),
+                nodes,
+                |cycle| placed(cycle, false),
+            )?;
             Some(Fix { changes: changes.iter().copied().cloned().collect(), node, preempts: false })
         };
         let changes = suggested(why);
@@ -136,14 +196,31 @@ impl Scheduler {
             fixes = pairs.take(MOST_TRIALS).filter_map(|pair| try_all(&pair)).collect();
         }
         if why.preemption.is_none() {
-            fixes.extend(self.higher_priority(now, profile, pod));
+            fixes.extend(self.higher_priority(now, profile, pod, failure.as_ref()));
         }
         fixes
     }
 
+    /// The nodes that nothing refuses but what the changes may lift.
+    fn candidates(&self, changes: &[&PodFix], Explained { why, rows, .. }: &Explained) -> Vec<NodeIndex> {
+        let is_lifted = |refusal| changes.iter().any(|change| change.may_lift(refusal));
+        let lifted: Vec<bool> = why.refusals.iter().map(is_lifted).collect();
+        let may_fit =
+            |index: &NodeIndex| rows.get(index).is_none_or(|rows| rows.iter().all(|row| lifted[*row]));
+        self.cache.nodes().order().iter().copied().filter(may_fit).collect()
+    }
+
     /// The least priority with which the pod fits, or preempts others and keeps their room. It is
     /// that of a pending pod, or one above that of another pod.
-    fn higher_priority(&self, now: Now, profile: ProfileIndex, pod: &Arc<PodInfo>) -> Option<Fix> {
+    fn higher_priority(
+        &self,
+        now: Now,
+        profile: ProfileIndex,
+        pod: &Arc<PodInfo>,
+        failure: Option<&(CycleState, Box<FitError>)>,
+    ) -> Option<Fix> {
+        // Filters do not see the priority, unless room is reserved for others.
+        let failure = failure.filter(|_| self.queue.nominator.is_empty());
         let nominator = &self.queue.nominator;
         let nominated = nominator.nodes().flat_map(|node| self.queue.nominated_on(node));
         let on_nodes = self.cache.nodes().iter().flat_map(|(_, info)| info.priorities());
@@ -155,8 +232,11 @@ impl Scheduler {
         priorities.into_iter().take(MOST_TRIALS).find_map(|priority| {
             let change = PodFix::Priority(priority);
             let changed = Arc::new(change.apply(pod)?);
-            let Placed { node, victims } =
-                self.with_cycle(now, &changed, profile, |cycle| placed(cycle, true))?;
+            let trial = |cycle: &Cycle<'_>| match failure {
+                Some((state, error)) => preempting(cycle, state, error.clone()),
+                None => placed(cycle, true),
+            };
+            let Placed { node, victims } = self.with_cycle(now, &changed, profile, trial)?;
             let preempts = victims.is_some();
             let keeps = victims.is_none_or(|victims| !self.has_rival(now, &changed, &node, &victims));
             keeps.then(|| Fix { changes: vec![change], node, preempts })
@@ -190,16 +270,19 @@ fn placed(cycle: &Cycle<'_>, may_preempt: bool) -> Option<Placed> {
     let mut state = CycleState::default();
     match cycle.run(&mut state).0 {
         Ok(index) => Some(Placed { node: Arc::clone(cycle.cx.node(index).name()), victims: None }),
-        Err(FailureKind::Fit(mut error)) if may_preempt => {
-            let Nomination::Override(node) = post_filter(cycle, &state, &mut error) else { return None };
-            let victims = cycle.cx.take_commands().into_iter().flat_map(|command| match command {
-                Command::Preempt { victims, .. } => victims.pods,
-                _ => Vec::new(),
-            });
-            Some(Placed { node: node?, victims: Some(victims.collect()) })
-        }
+        Err(FailureKind::Fit(error)) if may_preempt => preempting(cycle, &state, error),
         Err(_) => None,
     }
+}
+
+/// A node on which the pod preempts others.
+fn preempting(cycle: &Cycle<'_>, state: &CycleState, mut error: Box<FitError>) -> Option<Placed> {
+    let Nomination::Override(node) = post_filter(cycle, state, &mut error) else { return None };
+    let victims = cycle.cx.take_commands().into_iter().flat_map(|command| match command {
+        Command::Preempt { victims, .. } => victims.pods,
+        _ => Vec::new(),
+    });
+    Some(Placed { node: node?, victims: Some(victims.collect()) })
 }
 
 /// Whether the pod fits on a node once the victims have left it.

@@ -39,8 +39,8 @@ fn next_version(version: &str) -> Arc<str> {
     next.into()
 }
 
-/// A recorded change of an object, with the model's allocation if it is a claim. Whoever takes the
-/// devices away in the record takes them away in the model.
+/// A recorded change of an object, with the model's allocation if it is a claim. Who takes the
+/// devices away in the record takes them away in the model, too.
 pub(super) fn merged(model: &Model, old: &Object, new: Arc<Object>) -> Arc<Object> {
     let known = model.scheduler.objects.from_api(&new.resource, &new.key);
     let (Body::ResourceClaim(before), Body::ResourceClaim(after)) = (&old.body, &new.body) else {

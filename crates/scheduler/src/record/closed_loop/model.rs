@@ -149,8 +149,8 @@ impl Model {
         own < recorded.next_deadline(self.now) && self.now.monotonic + own < next.monotonic
     }
 
-    /// Lets time pass until a recorded call, which `recorded` has already got, and lets the modelled
-    /// cluster have what of it the recorded scheduler has not caused.
+    /// Lets time pass until a recorded call, which `recorded` has already got. The modelled cluster
+    /// then gets what the recorded scheduler has not caused.
     pub(super) fn follow(&mut self, recorded: &Scheduler, call: RecordedCall) {
         self.pass_until(call.now);
         if let SchedulerCall::Handle(input) = call.call {

@@ -22,8 +22,8 @@ fn a_redacted_capture_decides_as_the_plain_one() {
         let mut twins = history.after(SMALL).map_err(TestCaseError::fail)?;
         twins.add_untried(UNTRIED).map_err(TestCaseError::fail)?;
         let mut fork = twins.scheduler().fork(twins.now, options_of(&SMALL, false)).unwrap();
-        // A plugin of the histories reads this label. The search for victims begins at a hash of the
-        // UID, which is no UUID here.
+        // A plugin of the histories reads this label. The search for victims begins at a hash of
+        // the UID, which is no UUID here.
         let uids: Vec<String> = twins.pods.keys().map(ToString::to_string).collect();
         let kept: Vec<&str> = uids.iter().map(|uid| &**uid).chain(["Uncached", APP]).collect();
         let captures = Captures::of(&mut fork, &kept).unwrap();

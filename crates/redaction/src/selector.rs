@@ -15,7 +15,7 @@ enum Token<'a> {
 
 use Token::{Mark, Number, Text, Word};
 
-use super::words::{is_amount, is_plain_version};
+use crate::words::{is_amount, is_plain_version};
 
 /// What a device has, by which expressions may ask.
 const FIELDS: &[&str] = &["driver", "attributes", "capacity", "allowMultipleAllocations"];
@@ -29,7 +29,7 @@ const MARKS: &[&str] =
 const LONGEST: usize = 10 * 1024;
 
 /// The expression with other texts and names, or the part of it that may look into a text.
-pub(super) fn redacted(expression: &str, hide: &mut dyn FnMut(&str) -> String) -> Result<String, String> {
+pub fn redacted(expression: &str, hide: &mut dyn FnMut(&str) -> String) -> Result<String, String> {
     let tokens = tokens(expression)?;
     let hidden = (0..tokens.len()).map(|at| Place { tokens: &tokens, at }.redacted(hide));
     let words: Vec<String> = hidden.collect::<Result<_, _>>()?;
@@ -86,7 +86,7 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// The token so many places before.
+    /// The token at this distance before.
     fn before(&self, distance: usize) -> Option<Token<'a>> {
         self.tokens.get(self.at.checked_sub(distance)?).copied()
     }
