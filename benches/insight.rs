@@ -43,7 +43,7 @@ struct Args {
     #[arg(long, default_value_t = 1000)]
     length: u64,
     /// Forks a second
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     forks: u32,
     #[command(flatten)]
     run: RunArgs,

@@ -82,12 +82,24 @@ const WORDS: &str = "
     Honor Ignore
 ";
 
+/// Groups of the API, and domains of names that controllers of Kubernetes make.
+const DOMAINS: &[&str] = &[
+    "deviceclass.resource.kubernetes.io",
+    "events.k8s.io",
+    "policy.kubernetes.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+];
+
 /// The known texts.
 pub struct Words(BTreeSet<&'static str>);
 
 impl Default for Words {
     fn default() -> Self {
-        Self(KEYS.iter().copied().chain(WORDS.split_whitespace()).collect())
+        let domains_of_keys = KEYS.iter().filter_map(|key| Some(key.split_once('/')?.0));
+        let names = KEYS.iter().chain(DOMAINS).copied();
+        Self(names.chain(domains_of_keys).chain(WORDS.split_whitespace()).collect())
     }
 }
 
@@ -96,7 +108,6 @@ impl Words {
     pub fn has(&self, text: &str) -> bool {
         text.is_empty()
             || self.0.contains(text)
-            || is_of_kubernetes(text)
             || is_version_of_api(text)
             || is_huge_page(text)
             || is_request_of_extended_resource(text)
@@ -104,15 +115,9 @@ impl Words {
     }
 }
 
-/// Whether this is a domain of Kubernetes.
-fn is_of_kubernetes(text: &str) -> bool {
-    let is_below = |domain| text == domain || text.strip_suffix(domain).is_some_and(|it| it.ends_with('.'));
-    !text.contains('/') && (is_below("kubernetes.io") || is_below("k8s.io"))
-}
-
 /// Such as `v1beta2`.
 fn is_version_of_api(text: &str) -> bool {
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let digits = |text: &str| matches!(text.len(), 1..=2) && text.bytes().all(|byte| byte.is_ascii_digit());
     let Some(rest) = text.strip_prefix('v') else { return false };
     let stage = ["alpha", "beta"].into_iter().find_map(|stage| rest.split_once(stage));
     stage.map_or(digits(rest), |(version, number)| digits(version) && digits(number))
@@ -170,6 +175,7 @@ mod tests {
             "",
             "kubernetes.io/hostname",
             "resource.k8s.io",
+            "topology.kubernetes.io",
             "v1beta1",
             "hugepages-2Mi",
             "container-0-request-12",
@@ -181,6 +187,9 @@ mod tests {
             "team-a",
             "notkubernetes.io",
             "k8s.io/secret",
+            "team-a.kubernetes.io",
+            "team-a.k8s.io",
+            "v123",
             "vault",
             "v1beta",
             "hugepages-of-a",

@@ -9,11 +9,11 @@ use supercargo_framework::objects::{Objects, resources};
 use supercargo_framework::plugin::{
     BindPlugin, EnqueueExtensions, ExtensionPoints, FilterPlugin, Normalize, PermitPlugin,
     PlacementGeneratePlugin, PlacementScorePlugin, PodGroupPostFilterPlugin, PostBindPlugin,
-    PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin, PreFilterPlugin, PreScorePlugin, QueueSortPlugin,
-    ReservePlugin, ScorePlugin, SignPlugin,
+    PostFilterPlugin, PreBindPlugin, PreEnqueuePlugin, PreFilter, PreFilterExtensions, PreFilterPlugin,
+    PreScorePlugin, QueueSortPlugin, ReservePlugin, ScorePlugin, SignPlugin,
 };
 use supercargo_framework::signature::{Signature, Signer};
-use supercargo_framework::{ActionType, Context, Plugin, PodInfo, Text};
+use supercargo_framework::{ActionType, Context, CycleState, Plugin, PodInfo, Text};
 use thiserror::Error;
 
 use crate::observer::{Evaluated, ObservedProfile, PluginSet};
@@ -113,6 +113,28 @@ pub struct Named<P: ?Sized> {
     pub plugin: Arc<P>,
 }
 
+impl<P: ?Sized> Clone for Named<P> {
+    fn clone(&self) -> Self {
+        Self { name: self.name, plugin: Arc::clone(&self.plugin) }
+    }
+}
+
+/// Prepares what its plugin does, and refuses no node.
+struct Lenient(Arc<dyn PreFilterPlugin>);
+
+impl PreFilterPlugin for Lenient {
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &PodInfo) -> PreFilter {
+        match self.0.pre_filter(cx, state, pod) {
+            PreFilter::Nodes(_) | PreFilter::Reject(_) => PreFilter::AllNodes,
+            other => other,
+        }
+    }
+
+    fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
+        self.0.extensions()
+    }
+}
+
 /// A score plugin with its weight.
 pub struct Scorer<P: ?Sized = dyn ScorePlugin> {
     /// The plugin's name.
@@ -123,7 +145,14 @@ pub struct Scorer<P: ?Sized = dyn ScorePlugin> {
     pub weight: i64,
 }
 
+impl<P: ?Sized> Clone for Scorer<P> {
+    fn clone(&self) -> Self {
+        Self { name: self.name, plugin: Arc::clone(&self.plugin), weight: self.weight }
+    }
+}
+
 /// A plugin that takes part in the choice of a node, as evaluation tables see it.
+#[derive(Clone)]
 pub struct TablePlugin {
     /// The plugin's name.
     pub name: &'static str,
@@ -166,6 +195,7 @@ impl TablePlugin {
 }
 
 /// A profile, ready to run.
+#[derive(Clone)]
 pub struct Profile {
     /// The name that pods ask for.
     pub scheduler_name: Arc<str>,
@@ -204,7 +234,7 @@ pub struct Profile {
     /// Run after the binding.
     pub post_bind: Vec<Named<dyn PostBindPlugin>>,
     /// Every plugin of the profile once, with the events it registers for.
-    pub events: Vec<(Text, Vec<EventRegistration>)>,
+    pub events: Arc<[(Text, Vec<EventRegistration>)]>,
     /// The kinds of registered events, without pods and nodes.
     registered_kinds: BTreeSet<Text>,
     /// Every plugin of the profile once.
@@ -247,6 +277,18 @@ fn not_at_point(profile: &str, plugin: &dyn Plugin, point: &'static str) -> Prof
 }
 
 impl Profile {
+    /// The same profile, in which this plugin refuses no node. It still prepares what it scores.
+    pub fn without_filter(&self, plugin: &str) -> Self {
+        let mut other = self.clone();
+        other.filter.retain(|filter| filter.name != plugin);
+        for Named { plugin: pre_filter, .. } in other.pre_filter.iter_mut().filter(|it| it.name == plugin) {
+            *pre_filter = Arc::new(Lenient(Arc::clone(pre_filter)));
+        }
+        // Their plugins still refuse nodes.
+        other.table_plugins = None;
+        other
+    }
+
     pub(crate) fn new(spec: &ProfileSpec) -> Result<Self, ProfileError> {
         let name = &spec.scheduler_name;
         let lists = &spec.plugins;

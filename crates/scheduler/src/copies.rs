@@ -62,6 +62,15 @@ pub(crate) fn copy_of(objects: &Objects, pod: &PodInfo, number: usize) -> Copy {
     Copy { pod, claims }
 }
 
+/// The pod without a node, as its controller makes it again. It has its claims from templates.
+pub(crate) fn replacement(pod: &PodInfo) -> PodInfo {
+    let mut status = PodStatus::default();
+    if let Some(claims) = &pod.status.claims {
+        status.claims = Some(Box::new(PodClaimStatuses { extended: None, ..(**claims).clone() }));
+    }
+    PodInfo { node_name: None, status, status_requests: None, ..pod.clone() }
+}
+
 /// The claims that were made for a pod from templates, as their controller makes them for another
 /// pod, which has this name and UID.
 pub(crate) fn made_again(

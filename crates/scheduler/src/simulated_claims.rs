@@ -1,10 +1,11 @@
-//! ResourceClaims in a simulation: what DynamicResources writes before a binding, and what the
-//! controller of claims does at once.
+//! ResourceClaims in a simulation: what DynamicResources writes, and what the controller of claims
+//! does at once.
 
 use std::sync::Arc;
 
+use supercargo_framework::binding::ApiCall;
 use supercargo_framework::objects::{
-    ClaimConsumer, Object, ObjectBody as _, ResourceClaim, uid_of_extended_resource_claim,
+    ClaimConsumer, Object, ObjectBody as _, ResourceClaim, resources, uid_of_extended_resource_claim,
 };
 use supercargo_framework::{Now, PodInfo};
 
@@ -14,6 +15,8 @@ use crate::scheduler::Scheduler;
 
 /// The most pods for which the API server lets a claim be reserved.
 const MOST_RESERVATIONS: usize = 256;
+/// Before the number in the version of a claim that the simulation has written.
+const VERSION: &str = "simulated-";
 
 impl Scheduler {
     /// The pod's claims get the allocations that Reserve has noted, and are reserved for the pod.
@@ -49,13 +52,54 @@ impl Scheduler {
         }
     }
 
-    /// The claims that the pod owns go with it. Others are no longer reserved for it, and one that
-    /// is reserved for nobody loses its devices.
+    /// A request that takes devices or reservations away, or deletes a claim.
+    pub(crate) fn write_claim(&mut self, now: Now, call: &ApiCall, deletes: bool) {
+        let ApiCall::Request { method, path, body, .. } = call else { return };
+        let Some(claim) = self.claim_at(path).cloned() else { return };
+        if deletes {
+            self.handle(now, Input::Object(Notification::Deleted(claim)));
+        } else if **method == *"PUT" {
+            self.change_claim(now, &claim, |body| *body = unallocated(body));
+        } else {
+            let entries = body["status"]["reservedFor"].as_array().into_iter().flatten();
+            let uids: Vec<_> = entries.filter_map(|entry| entry["uid"].as_str()).collect();
+            self.change_claim(now, &claim, |body| {
+                let others = body.reserved_for.iter().filter(|it| !uids.contains(&&*it.uid));
+                body.reserved_for = others.cloned().collect();
+            });
+        }
+    }
+
+    fn claim_at(&self, path: &str) -> Option<&Arc<Object>> {
+        let (_, of_namespace) = path.split_once("/namespaces/")?;
+        let mut parts = of_namespace.split('/');
+        let (namespace, _, name) = (parts.next()?, parts.next()?, parts.next()?);
+        self.objects.get(&resources::RESOURCE_CLAIM, &format!("{namespace}/{name}"))
+    }
+
+    /// The claims that the pod owns go with it. Others are no longer reserved for it.
     pub(crate) fn release_claims(&mut self, now: Now, pod: &PodInfo) {
-        let owned: Vec<_> = self.objects.claims_of_owner(&pod.uid.text()).cloned().collect();
-        for claim in owned {
+        self.delete_claims(now, pod, |_| true);
+        self.unreserve_claims(now, pod);
+    }
+
+    /// The claim for extended resources goes with the pod. Others, also its own, are no longer
+    /// reserved for it.
+    pub(crate) fn give_devices_back(&mut self, now: Now, pod: &PodInfo) {
+        self.delete_claims(now, pod, Object::is_extended_resource_claim);
+        self.unreserve_claims(now, pod);
+    }
+
+    fn delete_claims(&mut self, now: Now, pod: &PodInfo, is_meant: impl Fn(&Object) -> bool) {
+        let owner = pod.uid.text();
+        let owned = self.objects.claims_of_owner(&owner).filter(|claim| is_meant(claim));
+        for claim in owned.cloned().collect::<Vec<_>>() {
             self.handle(now, Input::Object(Notification::Deleted(claim)));
         }
+    }
+
+    /// A claim that is reserved for nobody loses its devices.
+    fn unreserve_claims(&mut self, now: Now, pod: &PodInfo) {
         let consumer = consumer(pod);
         for claim in self.claims_by_name(pod) {
             let is_reserved = |body: &ResourceClaim| body.reserved_for.contains(&consumer);
@@ -80,14 +124,13 @@ impl Scheduler {
         pod.claim_names().filter_map(|name| claim_of(objects, pod, name).cloned()).collect()
     }
 
-    /// A change that leaves the number of reservations is none.
     fn change_claim(&mut self, now: Now, old: &Arc<Object>, change: impl FnOnce(&mut ResourceClaim)) {
         let mut new = with(old, change);
-        let reserved = |claim: &Object| ResourceClaim::of(&claim.body).map_or(0, |it| it.reserved_for.len());
-        if reserved(&new) == reserved(old) {
+        if new.body == old.body {
             return;
         }
-        new.resource_version = format!("simulated-{}", reserved(&new)).into();
+        let written: Option<u64> = old.resource_version.strip_prefix(VERSION).and_then(|it| it.parse().ok());
+        new.resource_version = format!("{VERSION}{}", written.map_or(1, |it| it.wrapping_add(1))).into();
         self.handle(now, Input::Object(Notification::Updated { old: Arc::clone(old), new: Arc::new(new) }));
     }
 }

@@ -33,6 +33,8 @@ pub struct Timeline {
     seed: HashSeed,
     /// The last namespace, and its part.
     last: (Arc<str>, usize),
+    /// When the log began whose entries this one took over, if it had dropped any.
+    begin: Option<Timestamp>,
 }
 
 impl Timeline {
@@ -41,7 +43,7 @@ impl Timeline {
     pub fn new(limit: usize, seed: HashSeed) -> Self {
         let parts = vec![Part::default(); if limit > 0 { PARTS } else { 0 }];
         let last = (Arc::default(), part_of(&seed, ""));
-        Self { limit, bytes: 0, parts, seed, last }
+        Self { limit, bytes: 0, parts, seed, last, begin: None }
     }
 
     /// Whether it keeps nothing.
@@ -49,9 +51,9 @@ impl Timeline {
         self.limit == 0
     }
 
-    /// Forgets everything, and takes these entries instead.
-    pub fn replace(&mut self, entries: &[Entry]) {
-        *self = Self::new(self.limit, self.seed.clone());
+    /// Forgets everything, and takes these entries and the [begin](Self::begin) of another log.
+    pub fn replace(&mut self, entries: &[Entry], begin: Option<Timestamp>) {
+        *self = Self { begin, ..Self::new(self.limit, self.seed.clone()) };
         if self.is_off() {
             return;
         }
@@ -68,6 +70,9 @@ impl Timeline {
         name: &str,
         what: &Happening<S>,
     ) {
+        if self.is_off() {
+            return;
+        }
         if self.last.0 != *namespace {
             self.last = (Arc::clone(namespace), part_of(&self.seed, namespace));
         }
@@ -85,11 +90,18 @@ impl Timeline {
         self.parts.iter().flat_map(Part::notes)
     }
 
+    /// The time from which on nothing was dropped; `None` if nothing was.
+    pub fn begin(&self) -> Option<Timestamp> {
+        self.parts.iter().filter_map(Part::cut_at).chain(self.begin).max()
+    }
+
     /// The entries of a pod, the oldest first.
     pub fn of(&self, pod: &PodKey) -> History {
-        let part = &self.parts[part_of(&self.seed, &pod.namespace)];
+        let Some(part) = self.parts.get(part_of(&self.seed, &pod.namespace)) else {
+            return History::default();
+        };
         let entries = part.notes().filter(|note| note.is_of(pod)).map(|note| note.entry()).collect();
-        History { entries, cut_at: part.notes().next().map(|first| first.time()).filter(|_| part.is_cut) }
+        History { entries, cut_at: part.cut_at().max(self.begin) }
     }
 }
 

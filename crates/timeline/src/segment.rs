@@ -128,7 +128,7 @@ pub(crate) struct Part {
     /// The memory of all closed segments.
     pub(crate) bytes: usize,
     /// Whether entries have been dropped.
-    pub(crate) is_cut: bool,
+    is_cut: bool,
 }
 
 impl Part {
@@ -155,6 +155,11 @@ impl Part {
         self.bytes -= bytes;
         self.is_cut = true;
         bytes
+    }
+
+    /// The time of the oldest entry, if older ones have been dropped.
+    pub(crate) fn cut_at(&self) -> Option<Timestamp> {
+        self.notes().next().map(|first| first.time()).filter(|_| self.is_cut)
     }
 
     pub(crate) fn notes(&self) -> impl Iterator<Item = Noted<'_>> {

@@ -71,6 +71,23 @@ fn a_namespace_that_fills_the_log_drops_its_own_entries() {
     assert_eq!((history.entries.len(), history.cut_at), (MOST_ENTRIES, None));
     assert!(timeline.of(&loud).cut_at.is_some());
     assert!(quiet.len() > PARTS / 2, "most namespaces are in other parts");
+
+    // Which parts a copy has dropped entries of is not known.
+    let entries: Vec<_> = timeline.notes().map(|note| note.entry()).collect();
+    let mut copy = Timeline::new(usize::MAX, HashSeed::new(8));
+    copy.replace(&entries, timeline.begin());
+    for pod in [&quiet[0], &loud] {
+        assert_eq!(copy.of(pod).entries, timeline.of(pod).entries);
+        assert_eq!(copy.of(pod).cut_at, timeline.of(&loud).cut_at);
+    }
+}
+
+#[test]
+fn a_log_that_is_off_keeps_nothing() {
+    let (mut off, p) = (timeline(0), key("default", "p"));
+    off.add(0, &p, Happening::Added);
+    off.replace(&[], Some(Timestamp(7)));
+    assert_eq!((off.count(), off.of(&p)), (0, History::default()));
 }
 
 #[test]
@@ -174,7 +191,7 @@ proptest! {
         limit in prop_oneof![Just(usize::MAX), 1_usize..40_000],
     ) {
         let mut timeline = timeline(limit);
-        timeline.replace(&entries);
+        timeline.replace(&entries, None);
         let mut pods: Vec<_> = entries.iter().map(|entry| entry.pod.clone()).collect();
         pods.sort();
         pods.dedup();
@@ -192,7 +209,7 @@ proptest! {
         prop_assert_eq!(timeline.count(), left);
         // A copy that drops nothing has segments with the same content.
         let mut again = self::timeline(usize::MAX);
-        again.replace(&timeline.notes().map(|note| note.entry()).collect::<Vec<_>>());
+        again.replace(&timeline.notes().map(|note| note.entry()).collect::<Vec<_>>(), timeline.begin());
         prop_assert!(limit < usize::MAX || again.bytes == timeline.bytes);
         prop_assert!(timeline.bytes <= limit || timeline.parts.iter().all(|part| part.bytes == 0));
     }

@@ -29,6 +29,9 @@ pub struct Memory {
     allocations: Vec<Arc<Object>>,
     /// What happened to pods.
     timeline: Vec<Entry>,
+    /// When the log began, if older entries have been dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    timeline_begin: Option<Timestamp>,
 }
 
 impl Memory {
@@ -48,6 +51,7 @@ impl Scheduler {
             unqueued: self.unqueued(),
             allocations: self.objects.list_pending().cloned().collect(),
             timeline: self.timeline.notes().map(|note| note.entry()).collect(),
+            timeline_begin: self.timeline.begin(),
         }
     }
 
@@ -71,7 +75,7 @@ impl Scheduler {
             self.cache.note_object(&claim);
             self.objects.add_pending(claim);
         }
-        self.timeline.replace(&memory.timeline);
+        self.timeline.replace(&memory.timeline, memory.timeline_begin);
     }
 }
 

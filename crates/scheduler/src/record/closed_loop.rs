@@ -18,7 +18,7 @@ use supercargo_framework::pod::PodKey;
 use supercargo_framework::{Now, PodInfo, Timestamp, Uid};
 use thiserror::Error;
 
-use self::model::{Model, Request};
+use self::model::{Model, Request, answer};
 pub use self::usage::Usage;
 use self::usage::Usages;
 use super::{Companion, RecordedCall, SchedulerCall};
@@ -42,8 +42,14 @@ pub enum ClosedLoopError {
 pub struct Placement {
     /// The last node.
     pub node: Arc<str>,
-    /// From the pod's first appearance to its last binding.
+    /// From the pod's first appearance, or from its eviction in the model, to its last binding.
     pub waited: Duration,
+}
+
+impl Placement {
+    fn new(node: Arc<str>, since: Timestamp, now: Now) -> Self {
+        Self { node, waited: now.wall.since(since) }
+    }
 }
 
 /// A pod that ended otherwise, or waited for another time.
@@ -101,6 +107,8 @@ pub struct ModelledRun {
 struct Known {
     key: PodKey,
     since: Timestamp,
+    /// The same in the model, in which it may have been evicted.
+    since_modelled: Timestamp,
     has_volumes: bool,
     recorded: Option<Placement>,
     modelled: Option<Placement>,
@@ -109,11 +117,7 @@ struct Known {
 impl Known {
     fn of(pod: &PodInfo, since: Timestamp) -> Self {
         let has_volumes = pod.spec.volumes.iter().any(|volume| volume.source.is_claim());
-        Self { key: pod.key(), since, has_volumes, recorded: None, modelled: None }
-    }
-
-    fn on(&self, node: &Arc<str>, now: Now) -> Placement {
-        Placement { node: Arc::clone(node), waited: now.wall.since(self.since) }
+        Self { key: pod.key(), since, since_modelled: since, has_volumes, recorded: None, modelled: None }
     }
 }
 
@@ -195,6 +199,18 @@ impl<F: FnMut(&str) -> Option<Options>> ClosedLoop<F> {
                         self.known.entry(pod.uid.clone()).or_insert_with(new);
                     }
                 }
+                // The answer to its binding was uncertain, or has not come yet.
+                Input::AssignedPod(Notification::Added(pod))
+                    if self.model.bound_as_recorded.contains(&pod.uid) =>
+                {
+                    if let Some((known, node)) = self.known.get_mut(&pod.uid).zip(pod.node_name.as_ref()) {
+                        let placement = || Placement::new(Arc::clone(node), known.since, now);
+                        known.recorded.get_or_insert_with(placement);
+                        if self.run.diverged.is_none() {
+                            known.modelled.get_or_insert_with(placement);
+                        }
+                    }
+                }
                 Input::Bound { pod, outcome, .. } if *outcome != BindOutcome::Bound => {
                     if let Some(known) = self.known.get_mut(pod) {
                         known.recorded = None;
@@ -210,7 +226,7 @@ impl<F: FnMut(&str) -> Option<Options>> ClosedLoop<F> {
             match effect {
                 Effect::Bind { pod, node, .. } => {
                     if let Some(known) = self.known.get_mut(&pod.uid) {
-                        known.recorded = Some(known.on(node, now));
+                        known.recorded = Some(Placement::new(Arc::clone(node), known.since, now));
                     }
                     self.model.bound_as_recorded.insert(pod.uid.clone());
                 }
@@ -230,7 +246,7 @@ impl<F: FnMut(&str) -> Option<Options>> ClosedLoop<F> {
             return self.model.follow(recorded, call);
         }
         if let SchedulerCall::Handle(input) = &call.call {
-            self.unanswered.retain_mut(|request| !request.is_answered_by(input));
+            answer(&mut self.unanswered, input);
         }
         let own = self.model.make(call, &mut self.reconfigure);
         let lines = |effects: &[Effect]| effects.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>();
@@ -238,7 +254,7 @@ impl<F: FnMut(&str) -> Option<Options>> ClosedLoop<F> {
         self.unanswered.extend(own.iter().filter_map(Request::of));
         for effect in &own {
             if let Effect::Bind { pod, node, .. } = effect {
-                self.model.bound.push((pod.uid.clone(), Arc::clone(node), now));
+                self.model.moved.push((pod.uid.clone(), Some(Arc::clone(node)), now));
             }
         }
         if differs || self.model.scheduler.has_work() != recorded.has_work() {
@@ -260,9 +276,11 @@ impl<F: FnMut(&str) -> Option<Options>> ClosedLoop<F> {
 
     /// Notes where the model has placed pods.
     fn note_placements(&mut self) {
-        for (uid, node, now) in std::mem::take(&mut self.model.bound) {
-            if let Some(known) = self.known.get_mut(&uid) {
-                known.modelled = Some(known.on(&node, now));
+        for (uid, node, now) in std::mem::take(&mut self.model.moved) {
+            let Some(known) = self.known.get_mut(&uid) else { continue };
+            known.modelled = node.map(|node| Placement::new(node, known.since_modelled, now));
+            if known.modelled.is_none() {
+                known.since_modelled = now.wall;
             }
         }
     }

@@ -22,6 +22,7 @@ use supercargo_evaluation::cycle::Cycle;
 use supercargo_evaluation::extender::ExtenderSpec;
 use supercargo_evaluation::sampling::Sampling;
 use supercargo_runtime::failure::FailureKind;
+use supercargo_runtime::profile::{Profile, ProfileIndex};
 
 /// The most differences that are kept. All are counted.
 const MOST_KEPT: usize = 100_000;
@@ -247,12 +248,32 @@ impl Voter<'_> {
     /// Runs a part of a cycle; `None` without a profile for the pod.
     pub(super) fn with_cycle<R>(&self, pod: &Arc<PodInfo>, part: impl FnOnce(&Cycle<'_>) -> R) -> Option<R> {
         let index = self.settings.profile_of(pod)?;
-        let profile = self.settings.profiles.get(index);
+        Some(self.with_profile(pod, (index, self.settings.profiles.get(index)), part))
+    }
+
+    /// The same as if this plugin refused no node.
+    pub(super) fn without_filter<R>(
+        &self,
+        pod: &Arc<PodInfo>,
+        plugin: &str,
+        part: impl FnOnce(&Cycle<'_>) -> R,
+    ) -> Option<R> {
+        let index = self.settings.profile_of(pod)?;
+        let profile = self.settings.profiles.get(index).without_filter(plugin);
+        Some(self.with_profile(pod, (index, &profile), part))
+    }
+
+    fn with_profile<R>(
+        &self,
+        pod: &Arc<PodInfo>,
+        (index, profile): (ProfileIndex, &Profile),
+        part: impl FnOnce(&Cycle<'_>) -> R,
+    ) -> R {
         // A sample begins where the recorded one did.
         let sampling = self.settings.sampling(profile);
         let sampling = sampling.map(|it| Sampling { start: self.state.next_start_node, ..it });
         let nodes = Nodes { sampling, ..Nodes::default() };
-        Some(self.state.with_profile(self.now, pod, (index, profile), nodes, part))
+        self.state.with_profile(self.now, pod, (index, profile), nodes, part)
     }
 
     fn decision(&self, pod: &Arc<PodInfo>) -> Decision {

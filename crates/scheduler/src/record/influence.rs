@@ -4,7 +4,6 @@
 //! Before each recorded attempt, its pod is evaluated on the recorded state, with one change at a
 //! time. The state then follows the record.
 
-use rustc_hash::FxHashSet;
 use supercargo_framework::{CycleState, NodeIndex, Status};
 use supercargo_runtime::diagnosis::Diagnosis;
 use supercargo_runtime::failure::FailureKind;
@@ -68,7 +67,12 @@ impl Influence {
             Some(Attempted::Pod(pod)) => {
                 scheduler.cache.refreshed();
                 let voter = Voter { state: scheduler, settings: scheduler, now: step.now };
-                voter.with_cycle(&pod, |cycle| self.add(cycle));
+                let Some(Some(found)) = voter.with_cycle(&pod, |cycle| self.add(cycle)) else { return };
+                for (filter, refusal) in &found.refusals {
+                    let choice = || voter.without_filter(&pod, filter, choice)?.ok();
+                    let other = if *refusal == Refusal::Shared { None } else { choice() };
+                    self.add_refusal(filter, *refusal, other.map(|other| (found.chosen, other)));
+                }
             }
             Some(Attempted::Group) => self.of_groups += 1,
             Some(Attempted::Extended) => self.extended += 1,
@@ -76,7 +80,8 @@ impl Influence {
         }
     }
 
-    fn add(&mut self, cycle: &Cycle<'_>) {
+    /// Adds an attempt; `None` if a plugin fails, which says nothing.
+    fn add(&mut self, cycle: &Cycle<'_>) -> Option<Found> {
         for filter in &cycle.profile.filter {
             entry(&mut self.filters, filter.name);
         }
@@ -87,20 +92,34 @@ impl Influence {
         let feasible = match cycle.feasible(&mut state, &mut 0) {
             Ok(feasible) => feasible,
             Err(FailureKind::Fit(_)) => Vec::new(),
-            // A plugin that fails says nothing.
-            Err(_) => return,
+            Err(_) => return None,
         };
         self.attempts += 1;
         self.placed += usize::from(!feasible.is_empty());
         let chosen = match feasible[..] {
             [] => None,
             [only] => Some(only),
-            _ => match cycle.score_table(&mut state.clone(), &feasible) {
-                Ok(scores) => self.add_scores(&scores, &feasible),
-                Err(_) => return,
-            },
+            _ => {
+                let scores = cycle.score_table(&mut state.clone(), &feasible).ok()?;
+                self.add_scores(&scores, &feasible)
+            }
         };
-        self.add_refusals(cycle, &feasible, chosen);
+        Some(Found { chosen, refusals: refusals(cycle) })
+    }
+
+    /// Adds a filter that refuses nodes: the nodes that are chosen with it and without it, if it
+    /// refuses one alone.
+    fn add_refusal(
+        &mut self,
+        filter: &'static str,
+        refusal: Refusal,
+        chosen: Option<(Option<NodeIndex>, Option<NodeIndex>)>,
+    ) {
+        let known = entry(&mut self.filters, filter);
+        let changes = chosen.is_some_and(|(with, without)| with != without);
+        known.refuses += 1;
+        known.alone += usize::from(refusal == Refusal::Alone || refusal == Refusal::Early && changes);
+        known.changes += usize::from(changes);
     }
 
     /// Counts what scores change. Returns the node with the most points.
@@ -126,71 +145,77 @@ impl Influence {
         }
         Some(feasible[chosen])
     }
-
-    /// Counts which filters refuse nodes, and what would be without one of them.
-    fn add_refusals(&mut self, cycle: &Cycle<'_>, feasible: &[NodeIndex], chosen: Option<NodeIndex>) {
-        let (mut state, mut diagnosis) = (CycleState::default(), Diagnosis::default());
-        let named = match cycle.pre_filter(&mut state, &mut diagnosis) {
-            Ok(PreFilterOutcome::Nodes(named)) => named,
-            // Nobody knows what the filters would say.
-            Ok(PreFilterOutcome::Rejected) => {
-                let by = diagnosis.statuses.absent.as_ref().map(Status::plugin);
-                let known = self.filters.iter_mut().find(|(name, _)| by.is_some_and(|by| **by == **name));
-                if let Some((_, known)) = known {
-                    known.refuses += 1;
-                }
-                return;
-            }
-            Err(_) => return,
-        };
-        let filters = cycle.filters(&state);
-        let named_by = &diagnosis.unschedulable_plugins;
-        let has_named = |plugin: &str| named_by.iter().any(|it| **it == *plugin);
-        let is_left_out = |index: &NodeIndex| {
-            named.as_ref().is_some_and(|names| !names.contains(cycle.cx.node(*index).name()))
-        };
-        let other_plugins = named_by.iter().any(|it| filters.iter().all(|filter| **it != *filter.name));
-        let order = cycle.cx.nodes().order();
-        // How many plugins refuse each node.
-        let others = |index: &NodeIndex| usize::from(other_plugins && is_left_out(index));
-        let mut counts: Vec<usize> = order.iter().map(others).collect();
-        let mut refused = Vec::with_capacity(filters.len());
-        for filter in filters {
-            let refuses = |index: &NodeIndex| {
-                has_named(filter.name) && is_left_out(index)
-                    || !cycle.filter_node(usize::MAX, &[filter], &state, cycle.cx.node(*index)).is_success()
-            };
-            let places: Vec<usize> = (0..order.len()).filter(|place| refuses(&order[*place])).collect();
-            for place in &places {
-                counts[*place] += 1;
-            }
-            refused.push((filter.name, places));
-        }
-        for (name, places) in refused {
-            let alone = places.iter().filter(|place| counts[**place] == 1).map(|place| order[*place]);
-            let alone: FxHashSet<NodeIndex> = alone.collect();
-            let known = entry(&mut self.filters, name);
-            known.refuses += usize::from(!places.is_empty());
-            if !alone.is_empty() {
-                known.alone += 1;
-                known.changes += usize::from(with_more(cycle, &state, feasible, alone) != chosen);
-            }
-        }
-    }
 }
 
-/// The node with the most points if these nodes fit, too.
-fn with_more(
-    cycle: &Cycle<'_>,
-    state: &CycleState,
-    feasible: &[NodeIndex],
-    mut fit: FxHashSet<NodeIndex>,
-) -> Option<NodeIndex> {
-    fit.extend(feasible);
-    let all: Vec<NodeIndex> =
-        cycle.cx.nodes().order().iter().filter(|index| fit.contains(index)).copied().collect();
-    let totals = cycle.scores(&mut state.clone(), &all).ok()?;
-    best(&totals).map(|place| all[place])
+/// What an attempt finds.
+struct Found {
+    chosen: Option<NodeIndex>,
+    /// The filters that refuse nodes.
+    refusals: Vec<(&'static str, Refusal)>,
+}
+
+/// How a filter refuses nodes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    /// Others refuse all of these nodes, too.
+    Shared,
+    /// It refuses a node that nothing else refuses.
+    Alone,
+    /// Its PreFilter refuses all nodes, and others are not asked.
+    Early,
+}
+
+fn refusals(cycle: &Cycle<'_>) -> Vec<(&'static str, Refusal)> {
+    let (mut state, mut diagnosis) = (CycleState::default(), Diagnosis::default());
+    let named = match cycle.pre_filter(&mut state, &mut diagnosis) {
+        Ok(PreFilterOutcome::Nodes(named)) => named,
+        Ok(PreFilterOutcome::Rejected) => {
+            let by = diagnosis.statuses.absent.as_ref().map(Status::plugin);
+            let filters = cycle.profile.filter.iter().map(|filter| filter.name);
+            let refuses = |name: &&str| by.is_some_and(|by| **by == **name);
+            return filters.filter(refuses).map(|name| (name, Refusal::Early)).collect();
+        }
+        Err(_) => return Vec::new(),
+    };
+    let filters = cycle.filters(&state);
+    let named_by = &diagnosis.unschedulable_plugins;
+    let has_named = |plugin: &str| named_by.iter().any(|it| **it == *plugin);
+    let is_left_out =
+        |index: &NodeIndex| named.as_ref().is_some_and(|names| !names.contains(cycle.cx.node(*index).name()));
+    let other_plugins = named_by.iter().any(|it| filters.iter().all(|filter| **it != *filter.name));
+    let order = cycle.cx.nodes().order();
+    // How many plugins refuse each node.
+    let others = |index: &NodeIndex| usize::from(other_plugins && is_left_out(index));
+    let mut counts: Vec<usize> = order.iter().map(others).collect();
+    let mut refused = Vec::with_capacity(filters.len());
+    for filter in filters {
+        let refuses = |index: &NodeIndex| {
+            let passes =
+                || cycle.filter_with_nominated(&[filter], &state, cycle.cx.node(*index)).is_success();
+            has_named(filter.name) && is_left_out(index) || !passes()
+        };
+        let places: Vec<usize> = (0..order.len()).filter(|place| refuses(&order[*place])).collect();
+        for place in &places {
+            counts[*place] += 1;
+        }
+        refused.push((filter.name, places));
+    }
+    let refusal = |(name, places): (&'static str, Vec<usize>)| {
+        let is_alone = places.iter().any(|place| counts[*place] == 1);
+        (!places.is_empty()).then_some((name, if is_alone { Refusal::Alone } else { Refusal::Shared }))
+    };
+    refused.into_iter().filter_map(refusal).collect()
+}
+
+/// The node with the most points; the error of a plugin that fails.
+fn choice(cycle: &Cycle<'_>) -> Result<Option<NodeIndex>, FailureKind> {
+    let mut state = CycleState::default();
+    let feasible = match cycle.feasible(&mut state, &mut 0) {
+        Err(FailureKind::Fit(_)) => return Ok(None),
+        other => other?,
+    };
+    let totals = cycle.scores(&mut state, &feasible)?;
+    Ok(best(&totals).map(|place| feasible[place]))
 }
 
 /// Of equal nodes the first one.

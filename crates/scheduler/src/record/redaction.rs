@@ -57,6 +57,12 @@ pub enum RedactionError {
         /// The version.
         version: String,
     },
+    /// The name of a claim can be that of two ephemeral volumes.
+    #[error("{object} cannot be redacted: another pod's ephemeral volume has a claim of the same name")]
+    Ephemeral {
+        /// The pod.
+        object: String,
+    },
     /// A call does not have the form of a call any more.
     #[error("{object} cannot be redacted: {source}")]
     Form {
@@ -114,7 +120,7 @@ impl Redaction {
         let name = name_of(&call.call);
         let call = RecordedCall { call: without_raw(call.call), ..call };
         if let SchedulerCall::Handle(input) = &call.call {
-            self.note_ephemeral(input);
+            self.note_ephemeral(input, &name)?;
         }
         self.note_value(&to_value(&call, &name)?).map_err(|problem| problem.of(&name))
     }
@@ -138,18 +144,24 @@ impl Redaction {
         debug_assert!(noted.is_ok());
     }
 
-    fn note_ephemeral(&mut self, input: &Input) {
+    fn note_ephemeral(&mut self, input: &Input, object: &str) -> Result<(), RedactionError> {
         let (Input::AssignedPod(Notification::Added(pod)) | Input::QueuedPod(Notification::Added(pod))) =
             input
         else {
-            return;
+            return Ok(());
         };
         for volume in &pod.spec.volumes {
             if volume.source == VolumeSource::Ephemeral {
                 let names = (pod.name.to_string(), volume.name.to_string());
-                self.ephemeral.insert(format!("{}-{}", names.0, names.1), names);
+                let claim = format!("{}-{}", names.0, names.1);
+                // Its pseudonym is made of theirs.
+                if self.ephemeral.get(&claim).is_some_and(|known| *known != names) {
+                    return Err(RedactionError::Ephemeral { object: object.to_owned() });
+                }
+                self.ephemeral.insert(claim, names);
             }
         }
+        Ok(())
     }
 
     /// Notes which integers may be compared: values of labels and taints, and bounds.

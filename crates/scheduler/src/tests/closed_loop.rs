@@ -4,12 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use supercargo_framework::binding::BindOutcome;
+use supercargo_framework::binding::{ApiError, BindOutcome, Certainty};
+use supercargo_framework::objects::{Body, ClaimConsumer, Object};
 use supercargo_framework::pod::OwnerRef;
 use supercargo_framework::testing::{PodBuilder, node, pod};
-use supercargo_framework::{Features, Now, PodInfo};
+use supercargo_framework::{Features, Now, PodInfo, Status};
 
-use super::test_bed::{WALL, configured_plugins, in_tree, options};
+use super::devices::{claim_named, claiming_named, class, requesting, slice, written};
+use super::test_bed::{WALL, all_plugins, configured_plugins, in_tree, options};
 use crate::record::{
     ClosedLoop, ClosedLoopError, ModelledPod, ModelledRun, Placement, Recorded, RecordedCall, StepLog,
     replay_with,
@@ -102,6 +104,10 @@ impl Run {
                     self.handle(Input::AssignedPod(Notification::Added(new)));
                     self.handle(Input::QueuedPod(Notification::Deleted(old)));
                 }
+                Effect::StartPreBind { pod, .. } => {
+                    self.write_claim(&pod);
+                    self.handle(Input::PreBound { pod: pod.uid.clone(), status: Status::success() });
+                }
                 Effect::PatchPodStatus(patch) => {
                     let Some(place) = self.pods.iter().position(|known| known.uid == patch.uid) else {
                         continue;
@@ -130,6 +136,29 @@ impl Run {
         }
     }
 
+    /// The pod's claim gets its devices. One for extended resources is created.
+    fn write_claim(&mut self, pod: &PodInfo) {
+        let objects = self.recorded.scheduler().objects();
+        let pending: Vec<_> = objects.list_pending().collect();
+        assert_eq!(pending.len(), 1, "claims of one pod");
+        let mut new = written(pending[0], 2, self.now.wall).unwrap();
+        let old = objects.from_api(&new.resource, &new.key).cloned();
+        if let Body::ResourceClaim(claim) = &mut new.body {
+            claim.reserved_for =
+                [ClaimConsumer::of_pod(Arc::clone(&pod.name), (*pod.uid.text()).into())].into();
+        }
+        let new = Arc::new(new);
+        self.handle(Input::Object(match old {
+            Some(old) => Notification::Updated { old, new },
+            None => Notification::Added(new),
+        }));
+    }
+
+    fn object(mut self, object: Object) -> Self {
+        self.handle(Input::Object(Notification::Added(Arc::new(object))));
+        self
+    }
+
     /// The run with these options, or with the recorded ones again.
     fn with(self, options: Options) -> ModelledRun {
         self.try_with(options).unwrap()
@@ -146,11 +175,15 @@ impl Run {
     }
 }
 
-fn strategy(kind: &str) -> PluginLists {
+fn args_of(kind: &str) -> impl Fn(&str) -> Value {
     let resources = json!([{ "name": "cpu", "weight": 1 }]);
     let fit = json!({ "scoringStrategy": { "type": kind, "resources": resources } });
-    let args = |name: &str| if name == "NodeResourcesFit" { fit.clone() } else { Value::Null };
-    configured_plugins(args, Vec::new())
+    move |name| if name == "NodeResourcesFit" { fit.clone() } else { Value::Null }
+}
+
+/// Without preemption.
+fn strategy(kind: &str) -> PluginLists {
+    configured_plugins(args_of(kind), Vec::new())
 }
 
 /// Spreads pods; the model packs them.
@@ -231,12 +264,7 @@ fn a_pod_waits_for_less_or_more_time() {
 
 #[test]
 fn a_victim_of_the_record_is_spared_with_its_replacement() {
-    let all = |kind: &str| {
-        let resources = json!([{ "name": "cpu", "weight": 1 }]);
-        let fit = json!({ "scoringStrategy": { "type": kind, "resources": resources } });
-        let args = move |name: &str| if name == "NodeResourcesFit" { fit.clone() } else { Value::Null };
-        in_tree(&Features::default(), |_| true, args, Vec::new())
-    };
+    let all = |kind: &str| in_tree(&Features::default(), |_| true, args_of(kind), Vec::new());
     let run = Run::new(all("LeastAllocated")).nodes(&[("a", "8"), ("b", "8")]);
     let run = run.pod(owned(cpu("p", "4"))).pod(owned(cpu("q", "4"))).pod(cpu("vip", "8").priority(9));
     // The controller replaces the victim, which finds no room.
@@ -247,6 +275,68 @@ fn a_victim_of_the_record_is_spared_with_its_replacement() {
     assert_eq!(run.placed, (3, 3));
     let again = run.outcomes.iter().find(|it| &*it.pod.name == "again");
     assert!(again.is_none(), "{again:?}");
+}
+
+#[test]
+fn a_pod_that_only_the_model_evicts_is_not_placed_until_it_is_bound_again() {
+    let preempting = || options(all_plugins(Vec::new()));
+    let run = |p: PodBuilder| {
+        let run = Run::new(strategy("LeastAllocated")).nodes(&[("a", "8")]).pod(p);
+        run.wait(7).pod(cpu("vip", "8").priority(9))
+    };
+    for p in [cpu("p", "4"), owned(cpu("p", "4"))] {
+        let run = run(p).wait(30).with(preempting());
+        assert_eq!((nodes(&run, "p"), nodes(&run, "vip")), (pair("a", "-"), pair("-", "a")));
+        assert_eq!((run.placed, run.evicted), ((1, 1), (0, 1)));
+    }
+    // Its time without a node counts, and not the time on its first one.
+    let run = run(owned(cpu("p", "4"))).wait(60).delete("vip").wait(30).with(preempting());
+    let p = run.outcomes.iter().find(|it| &*it.pod.name == "p").unwrap();
+    assert!((60..=70).contains(&p.wait_difference().0.unwrap().as_secs()), "{p:?}");
+}
+
+/// In the record, nothing is evicted, so that `w` never gets a device.
+#[test]
+fn a_pod_that_only_the_model_evicts_gives_its_devices_to_others() {
+    for extended in [false, true] {
+        let claim = |name: &str| claim_named(name, 1, 1, None);
+        let no_preemption =
+            || in_tree(&Features::default(), |it| it != "DefaultPreemption", |_| Value::Null, Vec::new());
+        let run = Run::new(no_preemption()).nodes(&[("n0", "8")]).object(class(true)).object(slice(0, 1));
+        let run = run.object(claim("of-p")).object(claim("of-w"));
+        let p = owned(cpu("p", "8"));
+        let p = if extended { requesting(p) } else { claiming_named(p, "of-p") };
+        let run = run.pod(p).pod(cpu("vip", "8").priority(9)).pod(claiming_named(pod("w"), "of-w")).wait(60);
+        let run = run.with(options(all_plugins(Vec::new())));
+        assert_eq!(nodes(&run, "p"), pair("n0", "-"), "extended: {extended}");
+        assert_eq!((nodes(&run, "vip"), nodes(&run, "w")), (pair("-", "n0"), pair("-", "n0")));
+    }
+}
+
+/// The scheduler reads a pod from the API server if it does not know whether it was bound.
+#[test]
+fn a_binding_whose_answer_is_uncertain_counts_once_the_pod_has_its_node() {
+    let mut run = spread();
+    let p = Arc::new(cpu("p", "2").build());
+    run.handle(Input::QueuedPod(Notification::Added(Arc::clone(&p))));
+    let effects = run.recorded.schedule_one(run.now, &mut NoCalls);
+    let bound_to = effects.iter().find_map(|effect| match effect {
+        Effect::Bind { node, .. } => Some(Arc::clone(node)),
+        _ => None,
+    });
+    let new = Arc::new(PodInfo { node_name: bound_to, ..PodInfo::clone(&p) });
+    let error = ApiError { certainty: Certainty::Unknown, message: "timeout".to_owned() };
+    let outcome = BindOutcome::Failed(error);
+    run.handle(Input::Bound { pod: p.uid.clone(), by: "DefaultBinder".into(), outcome });
+    // The model packs, which differs from here on.
+    let run = run.pod(cpu("q", "2")).wait(5);
+    let finish = |mut run: Run| {
+        run.handle(Input::AssignedPod(Notification::Added(Arc::clone(&new))));
+        run.handle(Input::QueuedPod(Notification::Deleted(Arc::clone(&p))));
+        run
+    };
+    let run = finish(run).with(packed());
+    assert_eq!((run.placed, nodes(&run, "q")), ((2, 2), pair("b", "a")));
 }
 
 #[test]

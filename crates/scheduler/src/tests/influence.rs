@@ -41,6 +41,32 @@ fn filters_that_decide_are_told_from_those_that_only_refuse() {
 }
 
 #[test]
+fn a_plugin_that_refuses_a_pod_in_pre_filter_decides() {
+    let wants_a = cpu("p", "1").required_field("metadata.name", "In", &["elsewhere"]);
+    let record = record(plugins(Vec::new()), two_nodes(), vec![wants_a]);
+    let influence = influence(&record, plugins(Vec::new()));
+    let all = influence.attempts;
+    assert!(all > 0 && influence.placed == 0);
+    let affinity = of_filter(&influence, "NodeAffinity");
+    assert_eq!(affinity, FilterInfluence { refuses: all, alone: all, changes: all });
+}
+
+/// Without the filter, the nominated node is still the first choice.
+#[test]
+fn a_filter_that_refuses_other_nodes_than_the_nominated_one_changes_nothing() {
+    let mut nodes = two_nodes();
+    nodes[1] = nodes[1].clone().taint("gpu", "yes", supercargo_framework::TaintEffect::NoSchedule);
+    let nominated = cpu("p", "2").nominated("a");
+    let record = record(plugins(Vec::new()), nodes, vec![cpu("old", "2"), nominated]);
+    let influence = influence(&record, plugins(Vec::new()));
+    assert_eq!((influence.attempts, influence.placed), (2, 2));
+    let taint = of_filter(&influence, "TaintToleration");
+    assert_eq!((taint.refuses, taint.alone), (2, 2));
+    // The first pod has no choice but for the filter; the second one stays on "a".
+    assert!(taint.changes <= 1, "{taint:?}");
+}
+
+#[test]
 fn a_score_that_outweighs_another_decides() {
     // The label draws to "a", and its load to "b".
     let preferring = |name: &str| cpu(name, "4").preferred_affinity(100, "zone", "In", &["a"]);

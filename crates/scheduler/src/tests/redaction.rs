@@ -129,8 +129,8 @@ const DECLARED: &str = "example.com/declared";
 const NODE: &str = r#"{
     "metadata": {
         "name": "?", "uid": "?", "resourceVersion": "1",
-        "labels": { "kubernetes.io/hostname": "?", "?": "?", "?/?": "?", "topology.kubernetes.io/zone": "?" },
-        "annotations": { "example.com/declared": "?", "?": "?" }
+        "labels": { "kubernetes.io/hostname": "?", "?": "?", "?/?": "?", "?.k8s.io/?": "?", "topology.kubernetes.io/zone": "?" },
+        "annotations": { "example.com/declared": "?", "?": "?", "?.kubernetes.io": "?" }
     },
     "spec": { "taints": [{ "key": "?", "value": "?", "effect": "PreferNoSchedule" }] },
     "status": {
@@ -416,6 +416,18 @@ fn the_claim_of_an_ephemeral_volume_stays_the_pods() {
     let claim = format!("{}-{}", pseudonyms.text("web-0"), pseudonyms.text("scratch"));
     assert_eq!(pseudonyms.text("web-0-scratch"), claim);
     assert!(redacted.contains(&format!("\"default/{claim}\"")), "{redacted}");
+
+    // A claim of this name could be that of either pod.
+    let volume = Volume { name: "0-scratch".into(), source: VolumeSource::Ephemeral };
+    bed.pod(
+        pod("web")
+            .with(|pod| pod.namespace = "other".into())
+            .with_spec(|spec| spec.volumes = [volume].into()),
+    );
+    let mut fork = bed.scheduler.fork(bed.now, options(all_plugins(Vec::new()))).unwrap();
+    let Err(error) = Captures::of(&mut fork, &[]) else { panic!("it is redacted") };
+    let other = "another pod's ephemeral volume has a claim of the same name";
+    assert!(error.to_string().ends_with(&format!(" cannot be redacted: {other}")), "{error}");
 }
 
 #[test]

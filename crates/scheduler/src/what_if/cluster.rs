@@ -8,15 +8,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use supercargo_framework::binding::BindOutcome;
 use supercargo_framework::node::HOSTNAME;
 use supercargo_framework::objects::{Body, Object, ObjectBody as _, PodDisruptionBudget, Typed, resources};
-use supercargo_framework::pod::{PodKey, PodStatus};
-use supercargo_framework::pod_claims::PodClaimStatuses;
+use supercargo_framework::pod::PodKey;
 use supercargo_framework::taint::{Taint, TaintEffect};
 use supercargo_framework::volume::VolumeSource;
 use supercargo_framework::{Labels, NodeRecord, Now, PodInfo, PodSpec, Status, Uid};
 use supercargo_runtime::profile::ProfileIndex;
 
 use super::{End, Pods, WhatIfError};
-use crate::copies::{Copy, copy_of, made_again};
+use crate::copies::{Copy, copy_of, made_again, replacement};
 use crate::effect::{Effect, StatusPatch};
 use crate::input::{Eviction, Input, Notification};
 use crate::scheduler::Scheduler;
@@ -164,11 +163,15 @@ impl<'s> ModelCluster<'s> {
                     self.evict(&pod);
                 }
             }
-            Effect::Write { pod: Some(pod), .. } => self.handle(Input::WriteEnded { pod, retry: false }),
+            Effect::Write { call, then, pod, .. } => {
+                self.scheduler.write_claim(*self.now, &call, then.is_some());
+                if let Some(pod) = pod {
+                    self.handle(Input::WriteEnded { pod, retry: false });
+                }
+            }
             // Nobody reads these, and nothing waits for them.
             Effect::CancelPreBind(_)
             | Effect::ReadPod { .. }
-            | Effect::Write { .. }
             | Effect::PatchGroupStatus(_)
             | Effect::RecordEvent(_) => {}
         }
@@ -280,11 +283,7 @@ impl<'s> ModelCluster<'s> {
             return;
         }
         self.scheduler.add_claims(*self.now, claims);
-        let mut status = PodStatus::default();
-        if let Some(claims) = &pod.status.claims {
-            status.claims = Some(Box::new(PodClaimStatuses { extended: None, ..(**claims).clone() }));
-        }
-        self.create(PodInfo { node_name: None, status, status_requests: None, ..pod.clone() });
+        self.create(replacement(pod));
     }
 
     pub(super) fn add_pods(&mut self, like: &PodInfo, count: usize) {

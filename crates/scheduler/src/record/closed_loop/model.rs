@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use supercargo_framework::binding::BindOutcome;
-use supercargo_framework::pod::PodStatus;
+use supercargo_framework::binding::{ApiCall, BindOutcome};
 use supercargo_framework::{Now, PodInfo, ResourceVersion, Status, Uid};
 
 use super::claims;
+use crate::copies::replacement;
 use crate::effect::{Effect, StatusPatch, VictimEviction};
 use crate::input::{Eviction, Input, Notification};
 use crate::record::{RecordedCall, Replaying, SchedulerCall};
@@ -16,16 +16,19 @@ use crate::scheduler::{Options, Scheduler};
 use supercargo_evaluation::cache::on_node;
 use supercargo_evaluation::extender::NoCalls;
 
-/// The most attempts between two steps of the record. Groups that do not fit can be tried again at
-/// once, and for ever.
-const MOST_ATTEMPTS: usize = 10_000;
+/// The most attempts in a row of which none binds or evicts, for each pod without a node. Groups
+/// that do not fit can be tried again at once, and for ever.
+const MOST_ATTEMPTS: usize = 4;
+/// The time between two moments in which that many attempts were made.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// An effect that waits for an answer, or for a notification.
 pub(super) enum Request {
     PreBind(Arc<PodInfo>),
-    Bind { pod: Arc<PodInfo>, node: Arc<str>, is_answered: bool },
+    Bind { pod: Arc<PodInfo>, node: Arc<str>, is_answered: bool, is_seen: [bool; 2] },
+    Read(Uid),
     Evict { preemption: u64, victims: Vec<VictimEviction> },
-    Write(Uid),
+    Write { pod: Option<Uid>, call: ApiCall, deletes: bool },
     Patch(StatusPatch),
 }
 
@@ -34,34 +37,45 @@ impl Request {
         Some(match effect {
             Effect::StartPreBind { pod, .. } => Self::PreBind(Arc::clone(pod)),
             Effect::Bind { pod, node, .. } => {
-                Self::Bind { pod: Arc::clone(pod), node: Arc::clone(node), is_answered: false }
+                let (pod, node) = (Arc::clone(pod), Arc::clone(node));
+                Self::Bind { pod, node, is_answered: false, is_seen: [false; 2] }
             }
+            Effect::ReadPod { uid, .. } => Self::Read(uid.clone()),
             Effect::Evict { preemption, victims } => {
                 Self::Evict { preemption: *preemption, victims: victims.clone() }
             }
-            Effect::Write { pod: Some(pod), .. } => Self::Write(pod.clone()),
+            Effect::Write { pod, call, then, .. } => {
+                Self::Write { pod: pod.clone(), call: call.clone(), deletes: then.is_some() }
+            }
             Effect::PatchPodStatus(patch) => Self::Patch(patch.clone()),
             // Nobody reads these, and nothing waits for them.
-            Effect::CancelPreBind(_)
-            | Effect::ReadPod { .. }
-            | Effect::Write { .. }
-            | Effect::PatchGroupStatus(_)
-            | Effect::RecordEvent(_) => return None,
+            Effect::CancelPreBind(_) | Effect::PatchGroupStatus(_) | Effect::RecordEvent(_) => return None,
         })
     }
 
     /// Whether nothing is left to do once a scheduler has this input.
-    pub(super) fn is_answered_by(&mut self, input: &Input) -> bool {
+    fn is_answered_by(&mut self, input: &Input) -> bool {
         match (self, input) {
             (Self::PreBind(pod), Input::PreBound { pod: uid, .. }) => pod.uid == *uid,
-            (Self::Write(uid), Input::WriteEnded { pod, .. }) => uid == pod,
+            (Self::Write { pod: Some(uid), .. }, Input::WriteEnded { pod, .. })
+            | (Self::Read(uid), Input::PodRead { pod, .. }) => uid == pod,
             (Self::Bind { pod, is_answered, .. }, Input::Bound { pod: uid, outcome, .. })
                 if pod.uid == *uid =>
             {
                 *is_answered = true;
                 *outcome != BindOutcome::Bound
             }
-            (Self::Bind { pod, .. }, Input::AssignedPod(Notification::Added(new))) => pod.uid == new.uid,
+            // The informers of the two show it in any order.
+            (Self::Bind { pod, is_seen, .. }, Input::AssignedPod(change)) if pod.uid == last(change).uid => {
+                is_seen[0] = true;
+                is_seen[1] || matches!(change, Notification::Deleted(_))
+            }
+            (Self::Bind { pod, is_seen, .. }, Input::QueuedPod(Notification::Deleted(gone)))
+                if pod.uid == gone.uid =>
+            {
+                is_seen[1] = true;
+                is_seen[0]
+            }
             (Self::Evict { preemption, .. }, Input::Evicted { preemption: number, .. }) => {
                 preemption == number
             }
@@ -71,6 +85,17 @@ impl Request {
             _ => false,
         }
     }
+}
+
+/// Drops the requests that this input answers. An answer to a write is that to one write only.
+pub(super) fn answer(requests: &mut Vec<Request>, input: &Input) {
+    let is_of_one = matches!(input, Input::WriteEnded { .. });
+    let mut answered = false;
+    requests.retain_mut(|request| {
+        let is_last = is_of_one && answered || !request.is_answered_by(input);
+        answered |= !is_last;
+        is_last
+    });
 }
 
 /// The last known state of a pod.
@@ -85,8 +110,8 @@ pub(super) struct Model {
     pub(super) scheduler: Scheduler,
     now: Now,
     versions: u64,
-    /// Pods that this scheduler has bound since this was read, with the time.
-    pub(super) bound: Vec<(Uid, Arc<str>, Now)>,
+    /// Pods that this scheduler has bound, or that have lost their node, since this was read.
+    pub(super) moved: Vec<(Uid, Option<Arc<str>>, Now)>,
     /// Pods that this scheduler has evicted.
     pub(super) evicted: BTreeSet<Uid>,
     /// Pods that the recorded scheduler has bound, or evicted.
@@ -97,6 +122,8 @@ pub(super) struct Model {
     spared: BTreeMap<Arc<str>, Vec<Uid>>,
     /// The spared pod, by the recorded pod that replaces it.
     replaced: BTreeMap<Uid, Uid>,
+    /// Pods whose binding was not known to the end at the first difference: the record knows it.
+    awaited: BTreeSet<Uid>,
 }
 
 impl Model {
@@ -105,12 +132,13 @@ impl Model {
             scheduler,
             now: Now::default(),
             versions: 0,
-            bound: Vec::new(),
+            moved: Vec::new(),
             evicted: BTreeSet::new(),
             bound_as_recorded: BTreeSet::new(),
             evicted_as_recorded: BTreeSet::new(),
             spared: BTreeMap::new(),
             replaced: BTreeMap::new(),
+            awaited: BTreeSet::new(),
         }
     }
 
@@ -161,7 +189,8 @@ impl Model {
 
     fn pass_until(&mut self, until: Now) {
         loop {
-            let wait = self.scheduler.next_deadline(self.now).max(Duration::from_millis(1));
+            let shortest = if self.scheduler.has_work() { PAUSE } else { Duration::from_millis(1) };
+            let wait = self.scheduler.next_deadline(self.now).max(shortest);
             if self.now.monotonic + wait >= until.monotonic {
                 break;
             }
@@ -179,21 +208,34 @@ impl Model {
 
     /// Carries out all effects, and runs cycles until none is left.
     pub(super) fn settle(&mut self) {
-        for _ in 0..MOST_ATTEMPTS {
-            loop {
-                let effects = self.scheduler.take_effects();
-                if effects.is_empty() {
-                    break;
-                }
-                for request in effects.iter().filter_map(Request::of) {
-                    if let Request::Bind { pod, node, .. } = &request {
-                        self.bound.push((pod.uid.clone(), Arc::clone(node), self.now));
-                    }
-                    self.carry_out(request);
-                }
+        let mut attempts = 0;
+        loop {
+            if self.carry_out_all() {
+                attempts = 0;
             }
-            if !self.scheduler.has_work() || !self.scheduler.schedule_one(self.now, &mut NoCalls) {
+            let most = MOST_ATTEMPTS * self.scheduler.pending.len().max(1);
+            let may_try = attempts < most && self.scheduler.has_work();
+            if !may_try || !self.scheduler.schedule_one(self.now, &mut NoCalls) {
                 return;
+            }
+            attempts += 1;
+        }
+    }
+
+    /// Whether a pod was bound or evicted.
+    fn carry_out_all(&mut self) -> bool {
+        let mut has_changed = false;
+        loop {
+            let effects = self.scheduler.take_effects();
+            if effects.is_empty() {
+                return has_changed;
+            }
+            for request in effects.iter().filter_map(Request::of) {
+                has_changed |= matches!(request, Request::Bind { .. } | Request::Evict { .. });
+                if let Request::Bind { pod, node, .. } = &request {
+                    self.moved.push((pod.uid.clone(), Some(Arc::clone(node)), self.now));
+                }
+                self.carry_out(request);
             }
         }
     }
@@ -201,12 +243,20 @@ impl Model {
     pub(super) fn carry_out(&mut self, request: Request) {
         match request {
             Request::PreBind(pod) => {
-                claims::write(self, &pod);
+                self.scheduler.write_claims(self.now, &pod);
                 self.handle(Input::PreBound { pod: pod.uid.clone(), status: Status::success() });
             }
-            Request::Bind { pod, node, is_answered } => self.bind(&pod, &node, is_answered),
+            Request::Bind { pod, node, is_answered, .. } => self.bind(&pod, &node, is_answered),
+            Request::Read(pod) => {
+                self.awaited.insert(pod);
+            }
             Request::Evict { preemption, victims } => self.evict_all(preemption, &victims),
-            Request::Write(pod) => self.handle(Input::WriteEnded { pod, retry: false }),
+            Request::Write { pod, call, deletes } => {
+                self.scheduler.write_claim(self.now, &call, deletes);
+                if let Some(pod) = pod {
+                    self.handle(Input::WriteEnded { pod, retry: false });
+                }
+            }
             Request::Patch(patch) => self.patch(&patch),
         }
     }
@@ -216,11 +266,19 @@ impl Model {
             let outcome = BindOutcome::Bound;
             self.handle(Input::Bound { pod: pod.uid.clone(), by: "".into(), outcome });
         }
-        let Some(pending) = self.pending(pod) else { return };
-        let mut bound = PodInfo::clone(&on_node(&pending, node));
-        bound.status.nominated_node_name = None;
-        self.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))));
-        self.handle(Input::QueuedPod(Notification::Deleted(pending)));
+        let pending = self.pending(pod);
+        if self.assigned(&pod.uid).is_none() {
+            let Some(known) = pending.clone().or_else(|| self.scheduler.cache.pod(&pod.uid).cloned()) else {
+                self.awaited.insert(pod.uid.clone());
+                return;
+            };
+            let mut bound = PodInfo::clone(&on_node(&known, node));
+            bound.status.nominated_node_name = None;
+            self.handle(Input::AssignedPod(Notification::Added(Arc::new(bound))));
+        }
+        if let Some(pending) = pending {
+            self.handle(Input::QueuedPod(Notification::Deleted(pending)));
+        }
     }
 
     fn patch(&mut self, patch: &StatusPatch) {
@@ -243,21 +301,22 @@ impl Model {
     /// A pod leaves its node, and its controller replaces it. The record may do both already.
     fn replace(&mut self, uid: &Uid) {
         let Some(pod) = self.assigned(uid) else { return };
-        self.handle(Input::AssignedPod(Notification::Deleted(Arc::clone(&pod))));
-        let is_replaced = self.evicted_as_recorded.contains(&pod.uid) || pod.terminating;
-        if pod.controller.is_none() || is_replaced {
+        self.remove(&pod);
+        if self.evicted_as_recorded.contains(&pod.uid) || pod.terminating {
             return;
         }
-        let resource_version = self.version();
-        let status = PodStatus::default();
-        let new = PodInfo {
-            node_name: None,
-            status,
-            status_requests: None,
-            resource_version,
-            ..PodInfo::clone(&pod)
-        };
+        self.moved.push((uid.clone(), None, self.now));
+        if pod.controller.is_none() {
+            return;
+        }
+        let new = PodInfo { resource_version: self.version(), ..replacement(&pod) };
         self.handle(Input::QueuedPod(Notification::Added(Arc::new(new))));
+    }
+
+    /// A pod leaves its node.
+    fn remove(&mut self, pod: &Arc<PodInfo>) {
+        self.scheduler.give_devices_back(self.now, pod);
+        self.handle(Input::AssignedPod(Notification::Deleted(Arc::clone(pod))));
     }
 
     fn version(&mut self) -> ResourceVersion {
@@ -316,6 +375,7 @@ impl Model {
                     self.replace(&pod.uid);
                 }
             }
+            Input::Object(change) if claims::is_foreign(self, &change) => {}
             Input::Object(Notification::Updated { old, new }) => {
                 let new = claims::merged(self, &old, new);
                 let known = self.scheduler.objects.from_api(&new.resource, &new.key).cloned();
@@ -323,6 +383,7 @@ impl Model {
                 self.handle(Input::Object(Notification::Updated { old, new }));
             }
             input @ (Input::Node(_) | Input::Object(_) | Input::Tick | Input::Drain) => self.handle(input),
+            input @ Input::PodRead { .. } if self.is_awaited(&input) => self.handle(input),
             // Answers to the recorded scheduler.
             Input::Written(_)
             | Input::WriteEnded { .. }
@@ -332,6 +393,11 @@ impl Model {
             | Input::PodRead { .. }
             | Input::Evicted { .. } => {}
         }
+    }
+
+    /// Whether this answers a question from before the first difference.
+    fn is_awaited(&self, input: &Input) -> bool {
+        matches!(input, Input::PodRead { pod, .. } if self.awaited.contains(pod))
     }
 
     /// Whether the pod replaces one that only the recorded scheduler has evicted.
@@ -359,15 +425,23 @@ impl Model {
         }
         let spared = self.replaced.remove(&pod.uid);
         if let Some(spared) = spared.and_then(|uid| self.assigned(&uid)) {
-            self.handle(Input::AssignedPod(Notification::Deleted(spared)));
+            self.remove(&spared);
         }
     }
 
     /// A pod with a node, which the recorded scheduler has chosen or somebody else.
     fn add_assigned(&mut self, pod: Arc<PodInfo>) {
         let is_known = self.scheduler.cache.pod(&pod.uid).is_some();
-        if !is_known && !self.bound_as_recorded.contains(&pod.uid) {
+        let was_awaited = self.awaited.remove(&pod.uid);
+        if was_awaited || !is_known && !self.bound_as_recorded.contains(&pod.uid) {
+            let pending = self.pending(&pod);
+            if was_awaited {
+                self.moved.push((pod.uid.clone(), pod.node_name.clone(), self.now));
+            }
             self.handle(Input::AssignedPod(Notification::Added(pod)));
+            if let Some(pending) = pending {
+                self.handle(Input::QueuedPod(Notification::Deleted(pending)));
+            }
         }
     }
 
@@ -409,8 +483,9 @@ impl Model {
 
     /// A pod ends, wherever it is.
     fn delete(&mut self, pod: &Arc<PodInfo>) {
+        self.awaited.remove(&pod.uid);
         if let Some(assigned) = self.assigned(&pod.uid) {
-            self.handle(Input::AssignedPod(Notification::Deleted(assigned)));
+            self.remove(&assigned);
         }
         if let Some(pending) = self.pending(pod) {
             self.handle(Input::QueuedPod(Notification::Deleted(pending)));
