@@ -36,7 +36,7 @@ pub(crate) use self::file_catalog::{FileCatalog, Reopened};
 pub(crate) use self::fits::FitsQuestion;
 pub(crate) use self::leader::{is_completion_for_kubectl, is_plugin_of_kubectl};
 pub(crate) use self::pending::Pending;
-pub(crate) use self::question::{Format, NO_ANSWER, key};
+pub(crate) use self::question::{Format, NO_ANSWER, key, pod_name, yaml};
 pub(crate) use self::remote::{Target, Way, refusal};
 pub(crate) use self::resilience::Resilience;
 pub(crate) use self::timeline::TimelineQuestion;

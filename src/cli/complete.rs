@@ -205,7 +205,7 @@ mod tests {
         assert!(words("").contains(&"pending".to_owned()));
         assert_eq!(words("config v"), ["validate"]);
         assert_eq!(words("why --names"), ["--namespace"]);
-        assert_eq!(words("why web -o "), ["table", "json"]);
+        assert_eq!(words("why web -o "), ["table", "wide", "json", "yaml", "name"]);
         assert_eq!(words("why --output=j"), ["--output=json"]);
         assert_eq!(words("pending --output j"), ["json"]);
         assert_eq!(words("pending -wo j"), ["json"]);

@@ -18,7 +18,8 @@ use tokio::time::Instant;
 
 use super::output::{error_line, print, print_error};
 use crate::insight::{
-    FileCatalog, Format, NO_ANSWER, Reopened, TIMELINE_MEMORY, is_wrong_file, key, open_record,
+    FileCatalog, Format, NO_ANSWER, Reopened, TIMELINE_MEMORY, is_wrong_file, key, open_record, pod_name,
+    yaml,
 };
 use supercargo_owner::options::scheduler_options;
 
@@ -76,6 +77,7 @@ impl Replay {
         };
         match answer {
             Ok((text, is_same)) => {
+                let text = if self.output == Format::Yaml { yaml(&text)? } else { text };
                 print(text.as_bytes())?;
                 Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
             }
@@ -102,10 +104,11 @@ impl Replay {
         drop(counter);
         let unrecorded: Vec<_> = unrecorded.iter().flatten().map(ToString::to_string).collect();
         let comparison = comparer.comparison;
-        let text = match self.output {
-            Format::Table => report::comparison(&comparison, &unrecorded),
-            Format::Json => report::comparison_json(&comparison, &unrecorded),
-        };
+        let text = self.output.write(
+            |width| report::comparison(&comparison, &unrecorded, width),
+            || report::comparison_json(&comparison, &unrecorded),
+            || comparison.differences.iter().map(|it| pod_name(&it.pod)).collect(),
+        );
         Ok((text, comparison.differing() == 0))
     }
 
@@ -129,10 +132,11 @@ impl Replay {
         let (scheduler, _) = self.replay((first, catalog), &mut modelling)?;
         drop(modelling.counter);
         let run = modelling.run.context("the record has no configuration")??.end(&scheduler)?;
-        let text = match self.output {
-            Format::Table => report::modelled_run(&run),
-            Format::Json => report::modelled_run_json(&run),
-        };
+        let text = self.output.write(
+            |width| report::modelled_run(&run, width),
+            || report::modelled_run_json(&run),
+            || run.outcomes.iter().map(|it| pod_name(&it.pod)).collect(),
+        );
         Ok((text, run.outcomes.is_empty()))
     }
 
@@ -145,10 +149,11 @@ impl Replay {
             counter.show(influence.steps);
         })?;
         drop(counter);
-        Ok(match self.output {
-            Format::Table => report::influence(&influence),
-            Format::Json => report::influence_json(&influence),
-        })
+        Ok(self.output.write(
+            |width| report::influence(&influence, width),
+            || report::influence_json(&influence),
+            Vec::new,
+        ))
     }
 
     /// What happened to a pod.
@@ -164,10 +169,11 @@ impl Replay {
         drop(counter);
         let history = scheduler.history(&pod).unwrap_or_default();
         ensure!(!history.entries.is_empty(), "the record has nothing about pod {pod}");
-        Ok(match self.output {
-            Format::Table => report::timeline(&pod, &history),
-            Format::Json => report::timeline_json(&pod, &history),
-        })
+        Ok(self.output.write(
+            |width| report::timeline(&pod, &history, width),
+            || report::timeline_json(&pod, &history),
+            || vec![pod_name(&pod)],
+        ))
     }
 
     fn options(&self, mut config: Config) -> Options {

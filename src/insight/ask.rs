@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use super::file::{Files, is_wrong_file};
 use super::file_catalog::FileCatalog;
 use super::progress::{Deadline, LATE};
-use super::question::{Answer, Format, LONG, NO_ANSWER, NoAnswer, Question, SHORT, State, View};
+use super::question::{Answer, LONG, NO_ANSWER, NoAnswer, Question, SHORT, State, View};
 use super::remote::{Remote, Way};
 use super::watch::{PERIOD, Screen};
 use crate::cli::output;
@@ -103,7 +103,7 @@ impl<Q: Question> Ask<Q> {
     /// Prints each new answer, until a signal or the last one.
     async fn watch(self, catalog: &Catalog) -> Result<ExitCode> {
         let catalog = FileCatalog::new(&self.source.features, catalog)?;
-        let mut screen = Screen::new(self.view.output == Format::Json);
+        let mut screen = Screen::new(self.view.output);
         // Before signals are caught: Ctrl-C also ends a command that still reads its manifest.
         let mut asking = match self.begin(catalog) {
             Ok(asking) => asking,
@@ -167,6 +167,11 @@ enum From {
 impl<Q: Question> Asking<Q> {
     /// The answer to the question now. What is open stays open for the next one, if one follows.
     async fn answer(&mut self, is_watched: bool) -> Result<Answer, NoAnswer> {
+        let format = self.view.output;
+        Ok(self.unformatted(is_watched).await?.formatted(format)?)
+    }
+
+    async fn unformatted(&mut self, is_watched: bool) -> Result<Answer, NoAnswer> {
         let Self { question, view, limit, from } = self;
         match from {
             From::Running { remote, way: kept } => {

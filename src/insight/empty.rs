@@ -12,10 +12,10 @@ use supercargo_framework::NodeInfo;
 use supercargo_scheduler::{Fork, Verb};
 
 use super::progress::Progress;
-use super::question::{Answer, Format, LONG, Question, State, View};
+use super::question::{Answer, LONG, Question, State, View, node_name};
 use super::what_if::{Nodes, named};
 use supercargo_report::words::count;
-use supercargo_report::{MOST_LINES, clip, document, first_obstacle, obstacle_json, text, write_wrapped};
+use supercargo_report::{Page, Width, document, first_obstacle, obstacle_json, page};
 
 #[derive(Args, Debug, Serialize)]
 #[command(after_help = "\
@@ -67,10 +67,8 @@ impl Question for Empty {
             progress.step()?;
         }
         let is_good = tried.iter().any(|it| it.obstacle.is_none());
-        let text = match view.output {
-            Format::Table => table(&tried),
-            Format::Json => json(&tried),
-        };
+        let removable = || tried.iter().filter(|it| it.obstacle.is_none()).map(|it| node_name(&it.node));
+        let text = view.output.write(|width| table(&tried, width), || json(&tried), || removable().collect());
         Ok((text, is_good).into())
     }
 }
@@ -104,33 +102,33 @@ fn headline(tried: &[Tried]) -> String {
     }
 }
 
-fn table(tried: &[Tried]) -> String {
-    text(|text| write_table(text, tried))
+fn table(tried: &[Tried], width: Width) -> String {
+    page(width, |page| write_table(page, tried))
 }
 
-fn write_table(text: &mut String, tried: &[Tried]) -> std::fmt::Result {
+fn write_table(page: &mut Page, tried: &[Tried]) -> std::fmt::Result {
     let (stay, go): (Vec<_>, Vec<_>) = tried.iter().partition(|it| it.obstacle.is_some());
-    write_wrapped(text, "", &headline(tried))?;
+    page.wrapped("", &headline(tried))?;
     if !go.is_empty() {
-        writeln!(text, "\n{:<66}{:>14}", "CAN BE REMOVED", "PODS THAT MOVE")?;
+        writeln!(page, "\n{}{:>14}", page.name("CAN BE REMOVED", 66), "PODS THAT MOVE")?;
     }
-    for Tried { node, pods, .. } in go.iter().take(MOST_LINES) {
-        writeln!(text, "{:<66}{pods:>14}", clip(node, 65))?;
+    for Tried { node, pods, .. } in go.iter().take(page.rows(go.len())) {
+        writeln!(page, "{}{pods:>14}", page.name(node, 66))?;
     }
-    if go.len() > MOST_LINES {
-        writeln!(text, "and {} more", go.len() - MOST_LINES)?;
+    if let Some(more) = page.hidden(go.len()) {
+        writeln!(page, "and {more} more")?;
     }
     if !stay.is_empty() {
-        writeln!(text, "\nSTAYS")?;
+        writeln!(page, "\nSTAYS")?;
     }
-    for Tried { node, obstacle, .. } in stay.iter().take(MOST_LINES) {
-        writeln!(text, "{}", clip(node, 80))?;
+    for Tried { node, obstacle, .. } in stay.iter().take(page.rows(stay.len())) {
+        writeln!(page, "{}", page.name(node, 81).trim_end())?;
         if let Some((pod, why)) = obstacle {
-            write_wrapped(text, "  ", &format!("{pod}: {why}"))?;
+            page.wrapped("  ", &format!("{pod}: {why}"))?;
         }
     }
-    if stay.len() > MOST_LINES {
-        writeln!(text, "and {} more", stay.len() - MOST_LINES)?;
+    if let Some(more) = page.hidden(stay.len()) {
+        writeln!(page, "and {more} more")?;
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ use super::empty::Empty;
 use super::fits::FitsQuestion;
 use super::pending::Pending;
 use super::progress::Deadline;
-use super::question::{Answer, Format, Question, State, View};
+use super::question::{Answer, Question, State, View};
 use super::resilience::Resilience;
 use super::timeline::TimelineQuestion;
 use super::what_if::WhatIfQuestion;
@@ -65,7 +65,7 @@ type Parse = fn(&[(String, String)]) -> Result<ParsedQuestion, clap::Error>;
 
 /// A question with its arguments.
 struct ParsedQuestion {
-    is_json: bool,
+    media_type: &'static str,
     answer: Box<dyn FnOnce(State) -> Result<Answer> + Send>,
 }
 
@@ -112,8 +112,9 @@ fn parse<Q: Question>(query: &[(String, String)]) -> Result<ParsedQuestion, clap
     let arguments: Vec<String> = flags.chain(["--".to_owned()]).chain(plain).collect();
     let Arguments { question, view } =
         Arguments::<Q>::from_arg_matches(&command.try_get_matches_from(arguments)?)?;
-    let is_json = view.output == Format::Json;
-    Ok(ParsedQuestion { is_json, answer: Box::new(move |state| question.answer(state, &view)) })
+    let format = view.output;
+    let answer = Box::new(move |state| question.answer(state, &view)?.formatted(format));
+    Ok(ParsedQuestion { media_type: format.media_type(), answer })
 }
 
 /// The answer of a scheduler that does not know the cluster yet.
@@ -211,7 +212,7 @@ impl Insight {
     }
 
     async fn answer(self: &Arc<Self>, ask: Parse, query: &[(String, String)]) -> QueryResponse {
-        let ParsedQuestion { is_json, answer } = match ask(query) {
+        let ParsedQuestion { media_type, answer } = match ask(query) {
             Ok(asked) => asked,
             Err(error) => return QueryResponse::bad_request(error.to_string()),
         };
@@ -224,7 +225,7 @@ impl Insight {
         let turn = timeout_at(until, Arc::clone(&self.running).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return QueryResponse::Busy };
         match self.answer_by(until, answer, (place, turn)).await {
-            Ok((as_of, Ok(Answer { text, is_good, is_settled }))) => QueryResponse::answer(text, is_json)
+            Ok((as_of, Ok(Answer { text, is_good, is_settled }))) => QueryResponse::file(media_type, text)
                 .with(GOOD, is_good.to_string())
                 .with(SETTLED, is_settled.to_string())
                 .with(AS_OF, as_of.to_rfc3339()),

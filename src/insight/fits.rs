@@ -8,7 +8,7 @@ use supercargo_framework::PodInfo;
 use supercargo_scheduler::Fits;
 
 use super::manifest::Subject;
-use super::question::{Answer, Format, Question, State, View, at_most_100_000};
+use super::question::{Answer, Question, State, View, at_most_100_000, node_name};
 use supercargo_report as report;
 
 #[derive(Args, Debug, Serialize)]
@@ -39,10 +39,11 @@ impl Question for FitsQuestion {
     fn answer(&self, state: State, view: &View) -> Result<Answer> {
         let pod = state.subject(&self.subject, view)?;
         let fits = state.fork.fits(&pod, self.limit.max(self.count))?;
-        let text = match view.output {
-            Format::Table => report::fits(&pod, &fits),
-            Format::Json => json(&pod, &fits),
-        };
+        let text = view.output.write(
+            |width| report::fits(&pod, &fits, width),
+            || json(&pod, &fits),
+            || fits.by_node.keys().map(|node| node_name(node)).collect(),
+        );
         Ok((text, fits.count() >= self.count).into())
     }
 }

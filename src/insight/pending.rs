@@ -15,9 +15,9 @@ use supercargo_framework::signature::Signature;
 use supercargo_scheduler::{Fork, Why};
 
 use super::progress::{Deadline, Progress};
-use super::question::{Answer, Format, LONG, Question, State, View};
+use super::question::{Answer, LONG, Question, State, View, pod_name};
 use supercargo_report::words::count;
-use supercargo_report::{MOST_LINES, document, fix_text, hindrances, key_reason, text, write_wrapped};
+use supercargo_report::{Page, Width, document, fix_text, hindrances, key_reason, page};
 
 /// The most workloads of a reason that are named.
 const MOST_WORKLOADS: usize = 5;
@@ -58,10 +58,11 @@ impl Question for Pending {
             pods.retain(|pod| *pod.namespace == **namespace);
         }
         let reasons = reasons(&mut state.fork, &pods, state.deadline)?;
-        let text = match view.output {
-            Format::Table => table(pods.len(), &reasons),
-            Format::Json => json(pods.len(), &reasons),
-        };
+        let text = view.output.write(
+            |width| table(pods.len(), &reasons, width),
+            || json(pods.len(), &reasons),
+            || pods.iter().map(|pod| pod_name(&pod.key())).collect(),
+        );
         Ok((text, pods.is_empty()).into())
     }
 }
@@ -134,30 +135,32 @@ fn headline(pods: usize, reasons: &[(String, Reason)]) -> String {
     }
 }
 
-fn table(pods: usize, reasons: &[(String, Reason)]) -> String {
-    text(|text| write_table(text, pods, reasons))
+fn table(pods: usize, reasons: &[(String, Reason)], width: Width) -> String {
+    page(width, |page| write_table(page, pods, reasons))
 }
 
-fn write_table(text: &mut String, pods: usize, reasons: &[(String, Reason)]) -> std::fmt::Result {
-    write_wrapped(text, "", &headline(pods, reasons))?;
-    for (why, reason) in reasons.iter().take(MOST_LINES) {
-        writeln!(text)?;
-        write_wrapped(text, &format!("{:>6}  ", reason.pods()), why)?;
+fn write_table(page: &mut Page, pods: usize, reasons: &[(String, Reason)]) -> std::fmt::Result {
+    page.wrapped("", &headline(pods, reasons))?;
+    for (why, reason) in reasons.iter().take(page.rows(reasons.len())) {
+        writeln!(page)?;
+        page.wrapped(&format!("{:>6}  ", reason.pods()), why)?;
         let mut workloads: Vec<_> = reason.workloads.iter().collect();
         workloads.sort_by_key(|(_, pods)| Reverse(**pods));
+        // More of a reason than of all of them.
+        let most = page.hidden(workloads.len()).map_or(workloads.len(), |_| MOST_WORKLOADS);
         let mut names: Vec<String> =
-            workloads.iter().take(MOST_WORKLOADS).map(|(name, pods)| format!("{name} ({pods})")).collect();
-        if workloads.len() > MOST_WORKLOADS {
-            names.push(format!("{} more", workloads.len() - MOST_WORKLOADS));
+            workloads.iter().take(most).map(|(name, pods)| format!("{name} ({pods})")).collect();
+        if workloads.len() > most {
+            names.push(format!("{} more", workloads.len() - most));
         }
-        write_wrapped(text, "        ", &names.join(", "))?;
+        page.wrapped("        ", &names.join(", "))?;
         if let Some(fix) = &reason.fix {
-            write_wrapped(text, "        FIX  ", fix)?;
+            page.wrapped("        FIX  ", fix)?;
         }
-        write_wrapped(text, "        ", &format!("supercargo why {}", reason.example))?;
+        page.wrapped("        ", &format!("supercargo why {}", reason.example))?;
     }
-    if reasons.len() > MOST_LINES {
-        writeln!(text, "\nand {}", count(reasons.len() - MOST_LINES, "more reason"))?;
+    if let Some(more) = page.hidden(reasons.len()) {
+        writeln!(page, "\nand {}", count(more, "more reason"))?;
     }
     Ok(())
 }

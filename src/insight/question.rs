@@ -12,7 +12,8 @@ use supercargo_framework::pod::PodKey;
 use supercargo_framework::{PodInfo, Timestamp};
 use supercargo_scheduler::Fork;
 
-use supercargo_report::UID_OF_MANIFEST;
+use supercargo_report::words::printable;
+use supercargo_report::{UID_OF_MANIFEST, Width};
 
 use super::manifest::Subject;
 use super::progress::Deadline;
@@ -62,12 +63,26 @@ impl Answer {
     pub(super) fn dated(self, time: Timestamp, format: Format) -> Self {
         let time = time.to_rfc3339();
         let text = match format {
-            Format::Table => format!("As of {time}\n\n{}", self.text),
+            Format::Table | Format::Wide => format!("As of {time}\n\n{}", self.text),
             // An answer for programs is an object with a field in each line.
-            Format::Json => self.text.replacen('{', &format!("{{\n  \"asOf\": \"{time}\","), 1),
+            Format::Json | Format::Yaml => {
+                self.text.replacen('{', &format!("{{\n  \"asOf\": \"{time}\","), 1)
+            }
+            Format::Name => self.text,
         };
         Self { text, ..self }
     }
+
+    /// The answer as people and programs get it: questions answer with JSON instead of YAML.
+    pub(super) fn formatted(self, format: Format) -> Result<Self> {
+        let text = if format == Format::Yaml { yaml(&self.text)? } else { self.text };
+        Ok(Self { text, ..self })
+    }
+}
+
+/// The same answer in YAML.
+pub(crate) fn yaml(json: &str) -> Result<String> {
+    Ok(supercargo_config::to_yaml(&serde_json::from_str(json).context("the answer is not JSON")?))
 }
 
 /// Why there is no answer.
@@ -103,7 +118,7 @@ pub(crate) struct View {
     /// The context's namespace, for an endpoint
     #[arg(long, hide = true, value_name = "NAME")]
     pub(super) context_namespace: Option<String>,
-    /// Output format
+    /// Output format. `wide` has all rows and whole names, `name` the names of pods or nodes alone
     #[arg(long, short, value_enum, default_value = "table")]
     pub(super) output: Format,
 }
@@ -112,7 +127,47 @@ pub(crate) struct View {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Format {
     Table,
+    Wide,
     Json,
+    Yaml,
+    Name,
+}
+
+impl Format {
+    /// Writes an answer: for people, for programs, or the names that it is about, such as
+    /// `node/NAME`. YAML is made of JSON at the end.
+    pub(crate) fn write(
+        self,
+        table: impl FnOnce(Width) -> String,
+        json: impl FnOnce() -> String,
+        names: impl FnOnce() -> Vec<String>,
+    ) -> String {
+        match self {
+            Self::Table => table(Width::Usual),
+            Self::Wide => table(Width::Wide),
+            Self::Json | Self::Yaml => json(),
+            Self::Name => names().iter().map(|name| printable(name) + "\n").collect(),
+        }
+    }
+
+    /// The media type of an answer.
+    pub(super) fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml",
+            Self::Table | Self::Wide | Self::Name => "text/plain; charset=utf-8",
+        }
+    }
+}
+
+/// The name of a pod, as kubectl writes it.
+pub(crate) fn pod_name(pod: &PodKey) -> String {
+    format!("pod/{}", pod.name)
+}
+
+/// The same of a node.
+pub(super) fn node_name(node: &str) -> String {
+    format!("node/{node}")
 }
 
 /// A cluster's state.
@@ -224,6 +279,28 @@ mod tests {
         let object = answer(&text).dated(time, Format::Json).text;
         let object: Value = serde_json::from_str(&object).unwrap();
         assert_eq!((&object["asOf"], &object["kind"]), (&json!("2026-01-01T00:00:00Z"), &json!("Why")));
+        let yaml = answer(&text).dated(time, Format::Yaml).formatted(Format::Yaml).unwrap().text;
+        assert!(yaml.contains("asOf: \"2026-01-01T00:00:00Z\"\n") && yaml.contains("kind: Why\n"), "{yaml}");
+    }
+
+    /// Names and messages may come from strangers.
+    #[test]
+    fn yaml_has_the_fields_of_json_and_moves_no_cursor() {
+        let hostile = "a\u{1b}[31m\u{202e}\u{e0041}: no\n- ü\"";
+        let fields = json!({ "pods": { hostile: [hostile, 1, null] } });
+        let json = supercargo_report::document("Pending", fields);
+        let shown = yaml(&json).unwrap();
+        assert!(shown.chars().all(|c| c == '\n' || (' '..='~').contains(&c)), "{shown}");
+        let read: Value = serde_saphyr::from_str(&shown).unwrap();
+        assert_eq!(read, serde_json::from_str::<Value>(&json).unwrap());
+    }
+
+    #[test]
+    fn names_are_a_line_each() {
+        let names =
+            || vec![node_name("n\u{1b}"), pod_name(&PodKey { namespace: "a".into(), name: "p".into() })];
+        let text = Format::Name.write(|_| String::new(), String::new, names);
+        assert_eq!(text, "node/n\u{fffd}\npod/p\n");
     }
 
     #[test]

@@ -117,7 +117,9 @@ impl Way {
         question: &Q,
         view: &View,
     ) -> Result<Result<Answer, NoAnswer>> {
-        let view = &View { context_namespace: self.namespace.clone(), ..view.clone() };
+        // YAML is made of JSON here.
+        let output = if view.output == Format::Yaml { Format::Json } else { view.output };
+        let view = &View { context_namespace: self.namespace.clone(), output, ..view.clone() };
         let query = query(question, view)?;
         if query.len() > MOST_QUERY {
             let length = query.len();
@@ -134,8 +136,8 @@ impl Way {
         let text = String::from_utf8_lossy(response.body());
         // The server may be anyone's.
         let text = match view.output {
-            Format::Table => printable(&text),
-            Format::Json => printable_json(&text),
+            Format::Json | Format::Yaml => printable_json(&text),
+            Format::Table | Format::Wide | Format::Name => printable(&text),
         };
         let is_true = |name: &str| response.headers().get(name).is_some_and(|value| value == "true");
         match response.status() {

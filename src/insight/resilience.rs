@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use supercargo_scheduler::{Fork, Verb, WhatIf};
 
 use super::progress::Progress;
-use super::question::{Answer, Format, LONG, Question, State, View};
+use super::question::{Answer, LONG, Question, State, View, node_name};
 use supercargo_report::words::count;
-use supercargo_report::{MOST_LINES, clip, document, first_obstacle, obstacle_json, text, write_wrapped};
+use supercargo_report::{Page, Width, document, first_obstacle, obstacle_json, page};
 
 #[derive(Args, Debug, Serialize)]
 #[command(after_help = "\
@@ -61,10 +61,13 @@ impl Question for Resilience {
         }
         failures.sort_by_key(|it| (Reverse(it.down), Reverse(it.pods)));
         let is_good = failures.iter().all(|failure| failure.down == 0);
-        let text = match view.output {
-            Format::Table => table(by, &failures),
-            Format::Json => json(by, &failures),
-        };
+        let name = |it: &Failure| if by == "node" { node_name(&it.name) } else { it.name.clone() };
+        let bad = || failures.iter().filter(|failure| failure.down > 0);
+        let text = view.output.write(
+            |width| table(by, &failures, width),
+            || json(by, &failures),
+            || bad().map(name).collect(),
+        );
         Ok((text, is_good).into())
     }
 }
@@ -110,21 +113,21 @@ fn headline(by: &str, failures: &[Failure]) -> String {
     }
 }
 
-fn table(by: &str, failures: &[Failure]) -> String {
-    text(|text| write_table(text, by, failures))
+fn table(by: &str, failures: &[Failure], width: Width) -> String {
+    page(width, |page| write_table(page, by, failures))
 }
 
-fn write_table(text: &mut String, by: &str, failures: &[Failure]) -> std::fmt::Result {
-    write_wrapped(text, "", &headline(by, failures))?;
-    writeln!(text, "\n{:<62}{:>9}{:>9}", "FAILS", "AFFECTED", "DOWN")?;
-    for Failure { name, pods, down, first } in failures.iter().take(MOST_LINES) {
-        writeln!(text, "{:<62}{pods:>9}{down:>9}", clip(name, 61))?;
+fn write_table(page: &mut Page, by: &str, failures: &[Failure]) -> std::fmt::Result {
+    page.wrapped("", &headline(by, failures))?;
+    writeln!(page, "\n{}{:>9}{:>9}", page.name("FAILS", 62), "AFFECTED", "DOWN")?;
+    for Failure { name, pods, down, first } in failures.iter().take(page.rows(failures.len())) {
+        writeln!(page, "{}{pods:>9}{down:>9}", page.name(name, 62))?;
         if let Some((pod, why)) = first {
-            write_wrapped(text, "  ", &format!("{pod}: {why}"))?;
+            page.wrapped("  ", &format!("{pod}: {why}"))?;
         }
     }
-    if failures.len() > MOST_LINES {
-        writeln!(text, "and {} more, with at most as many pods down", failures.len() - MOST_LINES)?;
+    if let Some(more) = page.hidden(failures.len()) {
+        writeln!(page, "and {more} more, with at most as many pods down")?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use clap::Args;
 use serde::Serialize;
 use supercargo_report as report;
 
-use super::question::{Answer, Format, Question, State, View};
+use super::question::{Answer, Question, State, View, pod_name};
 
 #[derive(Args, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -27,10 +27,11 @@ impl Question for TimelineQuestion {
         let pod = state.key(&self.pod, view)?;
         let history = state.fork.history(&pod).context("supercargo runs with --timeline-memory=0")?;
         ensure!(!history.entries.is_empty(), "the log has nothing about pod {pod}");
-        let text = match view.output {
-            Format::Table => report::timeline(&pod, &history),
-            Format::Json => report::timeline_json(&pod, &history),
-        };
+        let text = view.output.write(
+            |width| report::timeline(&pod, &history, width),
+            || report::timeline_json(&pod, &history),
+            || vec![pod_name(&pod)],
+        );
         Ok((text, true).into())
     }
 }

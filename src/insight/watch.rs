@@ -8,7 +8,7 @@ use anyhow::Result;
 use supercargo_client::api::full_text;
 use supercargo_client::host::Host;
 
-use super::question::{Answer, NO_ANSWER, NoAnswer};
+use super::question::{Answer, Format, NO_ANSWER, NoAnswer};
 use crate::cli::output;
 use supercargo_report::words::printable;
 
@@ -41,13 +41,14 @@ enum Written {
 /// Shows the last answer: a terminal is drawn again, and other output goes on.
 pub(super) struct Screen {
     is_terminal: bool,
-    is_json: bool,
+    format: Format,
     last: Option<(String, u8)>,
 }
 
 impl Screen {
-    pub(super) fn new(is_json: bool) -> Self {
-        Self { is_terminal: stdout().is_terminal() && !is_json, is_json, last: None }
+    pub(super) fn new(format: Format) -> Self {
+        let is_for_people = matches!(format, Format::Table | Format::Wide);
+        Self { is_terminal: stdout().is_terminal() && is_for_people, format, last: None }
     }
 
     /// The exit code of the last answer.
@@ -92,8 +93,13 @@ impl Screen {
         } else if is_error {
             Written::Error(text.trim_end().to_owned())
         } else {
-            let time = if is_first || self.is_json { String::new() } else { format!("\nAt {now}\n") };
-            Written::Output(format!("{time}{text}"))
+            let before = match self.format {
+                _ if is_first => String::new(),
+                Format::Table | Format::Wide => format!("\nAt {now}\n"),
+                Format::Yaml => "---\n".to_owned(),
+                Format::Json | Format::Name => String::new(),
+            };
+            Written::Output(format!("{before}{text}"))
         };
         self.last = Some((text, code));
         (written, is_last)
@@ -190,8 +196,9 @@ mod tests {
         let output = |text: &str| Written::Output(text.to_owned());
         let gone = || Written::Error("error: gone\u{fffd}".to_owned());
         let drawn = |text: &str, is_last| Written::Output(picture(text, is_last, SMALL, "12:00"));
-        let (file, json, terminal) = ((false, false), (false, true), (true, false));
-        for ((is_terminal, is_json), answers) in [
+        let [file, json, yaml] = [Format::Wide, Format::Json, Format::Yaml].map(|format| (false, format));
+        let terminal = (true, Format::Table);
+        for ((is_terminal, format), answers) in [
             (
                 file,
                 vec![(answer("bad"), output("bad\n"), false, 1), (answer("bad"), Written::Nothing, false, 1)],
@@ -210,6 +217,13 @@ mod tests {
                 json,
                 vec![(answer("bad"), output("bad\n"), false, 1), (answer("good"), output("good\n"), true, 0)],
             ),
+            (
+                yaml,
+                vec![
+                    (answer("bad"), output("bad\n"), false, 1),
+                    (answer("good"), output("---\ngood\n"), true, 0),
+                ],
+            ),
             (terminal, vec![(error(false), gone(), true, 3)]),
             (
                 terminal,
@@ -221,7 +235,7 @@ mod tests {
                 ],
             ),
         ] {
-            let mut screen = Screen { is_terminal, is_json, last: None };
+            let mut screen = Screen { is_terminal, format, last: None };
             for (answer, written, is_last, code) in answers {
                 assert_eq!(screen.next(answer, SMALL, "12:00"), (written, is_last));
                 assert_eq!(screen.last.as_ref().map(|(_, code)| *code), Some(code));

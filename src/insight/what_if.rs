@@ -10,7 +10,7 @@ use supercargo_framework::NodeInfo;
 use supercargo_framework::pod::PodKey;
 use supercargo_scheduler::{Fork, Verb};
 
-use super::question::{Answer, Format, Question, State, View, at_most_100_000};
+use super::question::{Answer, Question, State, View, at_most_100_000, pod_name};
 use supercargo_report as report;
 
 #[derive(Args, Debug, Serialize)]
@@ -59,10 +59,11 @@ impl Question for WhatIfQuestion {
     fn answer(&self, mut state: State, view: &View) -> Result<Answer> {
         let verbs = self.parse(&state.fork, |text| state.key(text, view))?;
         let what_if = state.fork.what_if(&verbs, report::MOST_LINES)?;
-        let text = match view.output {
-            Format::Table => report::what_if(&what_if),
-            Format::Json => report::what_if_json(&what_if),
-        };
+        let text = view.output.write(
+            |width| report::what_if(&what_if, width),
+            || report::what_if_json(&what_if),
+            || what_if.pods.iter().map(|outcome| pod_name(&outcome.pod)).collect(),
+        );
         Ok((text, !what_if.pods.iter().any(|outcome| outcome.end.is_bad())).into())
     }
 }

@@ -5,7 +5,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::manifest::Subject;
-use super::question::{Answer, Format, Question, State, View};
+use super::question::{Answer, Question, State, View, node_name};
 use supercargo_report as report;
 
 #[derive(Args, Debug, Serialize)]
@@ -40,10 +40,11 @@ impl Question for WhyQuestion {
         let starts = why.group.as_ref().is_none_or(|group| group.obstacle.is_none());
         let fits = !why.feasible.is_empty() && pod.scheduling_gates.is_empty();
         let is_placed = pod.is_assigned() || (fits && starts);
-        let text = match view.output {
-            Format::Table => report::table(&pod, &why, node),
-            Format::Json => report::json(&pod, &why),
-        };
+        let text = view.output.write(
+            |width| report::table(&pod, &why, node, width),
+            || report::json(&pod, &why),
+            || why.feasible.iter().map(|(node, _)| node_name(node)).collect(),
+        );
         Ok(Answer { text, is_good: is_placed, is_settled: pod.is_assigned() })
     }
 }

@@ -336,7 +336,6 @@ const FIXED_HASHES: &[(&str, &[&str])] = &[
             "crates/evaluation/src/tables/profile_tables.rs",
             "crates/framework/src/node_statuses.rs",
             "crates/framework/src/objects.rs",
-            "crates/scheduler/src/record/influence.rs",
         ],
     ),
     ("a limited number of reasons", &["crates/scheduler/src/why.rs"]),

@@ -70,6 +70,7 @@ pub use config::{
 pub use error::{ConfigError, ConfigErrors, Position, Problem};
 pub use leader_election::LeaderElectionConfig;
 pub use redacted::UnknownArgs;
+pub use yaml::write as to_yaml;
 
 use complete::complete;
 use cursor::Cursor;

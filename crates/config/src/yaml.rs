@@ -9,7 +9,7 @@ mod emit;
 mod scalar;
 
 pub(super) use build::parse;
-pub(super) use emit::write;
+pub use emit::write;
 
 use super::error::Position;
 

@@ -1,7 +1,8 @@
-//! Texts that say nothing about a cluster, and device selectors with other texts.
+//! Pseudonyms for the texts of JSON values, except those that say nothing about a cluster, and device
+//! selectors with other texts.
 
 mod selector;
+mod texts;
 mod words;
 
-pub use self::selector::redacted;
-pub use self::words::{Words, is_amount, is_plain_version};
+pub use self::texts::{Problem, Pseudonyms, Texts};

@@ -29,7 +29,7 @@ const MARKS: &[&str] =
 const LONGEST: usize = 10 * 1024;
 
 /// The expression with other texts and names, or the part of it that may look into a text.
-pub fn redacted(expression: &str, hide: &mut dyn FnMut(&str) -> String) -> Result<String, String> {
+pub(crate) fn redacted(expression: &str, hide: &mut dyn FnMut(&str) -> String) -> Result<String, String> {
     let is_short = |text: &str| if text.len() > LONGEST { Err("its length".to_owned()) } else { Ok(()) };
     is_short(expression)?;
     let tokens = tokens(expression)?;

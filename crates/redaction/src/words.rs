@@ -93,7 +93,7 @@ const DOMAINS: &[&str] = &[
 ];
 
 /// The known texts.
-pub struct Words(BTreeSet<&'static str>);
+pub(crate) struct Words(BTreeSet<&'static str>);
 
 impl Default for Words {
     fn default() -> Self {
@@ -105,7 +105,7 @@ impl Default for Words {
 
 impl Words {
     /// Whether a text says nothing about a cluster.
-    pub fn has(&self, text: &str) -> bool {
+    pub(crate) fn has(&self, text: &str) -> bool {
         text.is_empty()
             || self.0.contains(text)
             || is_version_of_api(text)
@@ -146,7 +146,7 @@ fn is_uuid(text: &str) -> bool {
 }
 
 /// Whether this can be a quantity, such as `80Gi`.
-pub fn is_amount(text: &str) -> bool {
+pub(crate) fn is_amount(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let rest = unsigned.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let is_exponent =
@@ -159,7 +159,7 @@ pub fn is_amount(text: &str) -> bool {
 }
 
 /// Whether this is a version of numbers only, such as `550.54.15`.
-pub fn is_plain_version(text: &str) -> bool {
+pub(crate) fn is_plain_version(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit())
         && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }

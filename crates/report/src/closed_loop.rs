@@ -5,57 +5,54 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use supercargo_scheduler::record::{ModelledPod, ModelledRun, Placement};
 
-use super::{MOST_LINES, clip, document, text, write_wrapped};
+use super::{Page, Width, document, page};
 use crate::timeline::duration;
 use crate::words::count;
 
 /// For people.
-pub fn modelled_run(run: &ModelledRun) -> String {
-    text(|text| write(text, run))
+pub fn modelled_run(run: &ModelledRun, width: Width) -> String {
+    page(width, |page| write(page, run))
 }
 
-fn write(text: &mut String, run: &ModelledRun) -> std::fmt::Result {
-    write_wrapped(text, "", &headline(run))?;
+fn write(page: &mut Page, run: &ModelledRun) -> std::fmt::Result {
+    page.wrapped("", &headline(run))?;
     let (elsewhere, waiting) = parts(run);
     if !elsewhere.is_empty() {
-        writeln!(text, "\n{:<38}{:<21}MODELLED", "POD", "AS RECORDED")?;
-        for pod in elsewhere.iter().take(MOST_LINES) {
-            let (name, recorded) = (clip(&pod.pod.to_string(), 36), place(pod.recorded.as_ref()));
-            writeln!(text, "{name:<38}{:<21}{}", clip(recorded, 19), clip(place(pod.modelled.as_ref()), 21))?;
+        write_titles(page, "POD")?;
+        for pod in elsewhere.iter().take(page.rows(elsewhere.len())) {
+            page.places(&pod.pod.to_string(), place(pod.recorded.as_ref()), place(pod.modelled.as_ref()))?;
         }
-        write_more(text, elsewhere.len(), "pod")?;
+        write_more(page, elsewhere.len(), "pod")?;
     }
     if !waiting.is_empty() {
-        writeln!(text, "\n{:<38}{:<21}MODELLED", "PENDING FOR", "AS RECORDED")?;
-        for pod in waiting.iter().take(MOST_LINES) {
-            let name = clip(&pod.pod.to_string(), 36);
-            writeln!(
-                text,
-                "{name:<38}{:<21}{}",
-                waited(pod.recorded.as_ref()),
-                waited(pod.modelled.as_ref())
-            )?;
+        write_titles(page, "PENDING FOR")?;
+        for pod in waiting.iter().take(page.rows(waiting.len())) {
+            let (recorded, modelled) = (waited(pod.recorded.as_ref()), waited(pod.modelled.as_ref()));
+            page.places(&pod.pod.to_string(), &recorded, &modelled)?;
         }
-        write_more(text, waiting.len(), "pod")?;
+        write_more(page, waiting.len(), "pod")?;
     }
-    write_totals(text, run)?;
+    write_totals(page, run)?;
     let Some((step, time)) = run.diverged else { return Ok(()) };
-    writeln!(text)?;
+    writeln!(page)?;
     let note = format!("The first difference is in step {step}, at {}.", time.to_rfc3339());
-    write_wrapped(text, "", &note)?;
+    page.wrapped("", &note)?;
     if run.with_volumes > 0 {
         let pods = count(run.with_volumes, "pod");
         let note = format!("{pods} with volumes: these are bound as recorded.");
-        write_wrapped(text, "", &note)?;
+        page.wrapped("", &note)?;
     }
     Ok(())
 }
 
-fn write_more(text: &mut String, all: usize, noun: &str) -> std::fmt::Result {
-    match all.checked_sub(MOST_LINES) {
-        None | Some(0) => Ok(()),
-        Some(more) => writeln!(text, "and {}; --output=json lists all", count(more, &format!("more {noun}"))),
-    }
+fn write_titles(page: &mut Page, first: &str) -> std::fmt::Result {
+    writeln!(page)?;
+    page.places(first, "AS RECORDED", "MODELLED")
+}
+
+fn write_more(page: &mut Page, all: usize, noun: &str) -> std::fmt::Result {
+    let Some(more) = page.hidden(all) else { return Ok(()) };
+    writeln!(page, "and {}; --output=wide lists all", count(more, &format!("more {noun}")))
 }
 
 /// The pods that end elsewhere, and those that only wait for another time.
@@ -93,18 +90,18 @@ fn waited(placement: Option<&Placement>) -> String {
     placement.map(|it| duration(it.waited)).unwrap_or_default()
 }
 
-fn write_totals(text: &mut String, run: &ModelledRun) -> std::fmt::Result {
-    writeln!(text, "\n{:<38}{:<21}MODELLED", "", "AS RECORDED")?;
+fn write_totals(page: &mut Page, run: &ModelledRun) -> std::fmt::Result {
+    write_titles(page, "")?;
     for (name, (recorded, modelled)) in
         [("pods placed", run.placed), ("pods evicted", run.evicted), ("nodes with pods", run.used_nodes)]
     {
-        writeln!(text, "{name:<38}{recorded:<21}{modelled}")?;
+        page.places(name, &recorded.to_string(), &modelled.to_string())?;
     }
     for usage in &run.usage {
         let average = usage.average.map(|average| ("on average", average));
         for (when, (recorded, modelled)) in average.into_iter().chain([("at the end", usage.last)]) {
-            let name = clip(&format!("{} requested {when}", usage.resource), 36);
-            writeln!(text, "{name:<38}{:<21}{}", percent(recorded), percent(modelled))?;
+            let name = format!("{} requested {when}", usage.resource);
+            page.places(&name, &percent(recorded), &percent(modelled))?;
         }
     }
     Ok(())
@@ -188,12 +185,13 @@ mod tests {
 
     #[test]
     fn the_first_line_says_modelled_and_how_much_differs() {
-        let first_line = |run: &ModelledRun| modelled_run(run).lines().next().unwrap().to_owned();
+        let first_line =
+            |run: &ModelledRun| modelled_run(run, Width::Usual).lines().next().unwrap().to_owned();
         let same = ModelledRun { pods: 3, ..ModelledRun::default() };
         assert_eq!(first_line(&same), "Modelled: all as recorded, 3 pods");
         let alike = ModelledRun { diverged: run().diverged, ..same };
         assert_eq!(first_line(&alike), "Modelled: every pod ends as recorded, of 3 pods");
-        let text = modelled_run(&run());
+        let text = modelled_run(&run(), Width::Usual);
         assert!(
             text.starts_with(
                 "Modelled: of 9 pods, 1 on another node, 1 placed only in the model, 1 placed\n\
@@ -205,7 +203,7 @@ mod tests {
 
     #[test]
     fn rows_fit_a_terminal() {
-        let text = modelled_run(&run());
+        let text = modelled_run(&run(), Width::Usual);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         for part in [
             "default/moved                         a                    b\n",

@@ -5,32 +5,32 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use supercargo_scheduler::record::{Comparison, Decision, Difference, Reason};
 
-use super::{MOST_LINES, clip, describe, document, refusal_json, text, write_wrapped};
+use super::{Page, Width, describe, document, page, refusal_json};
 use crate::words::count;
 
 /// For people. `unrecorded` names the kinds of which the record has no objects.
-pub fn comparison(comparison: &Comparison, unrecorded: &[String]) -> String {
-    text(|text| write(text, comparison, unrecorded))
+pub fn comparison(comparison: &Comparison, unrecorded: &[String], width: Width) -> String {
+    page(width, |page| write(page, comparison, unrecorded))
 }
 
-fn write(text: &mut String, comparison: &Comparison, unrecorded: &[String]) -> std::fmt::Result {
-    write_wrapped(text, "", &headline(comparison))?;
+fn write(page: &mut Page, comparison: &Comparison, unrecorded: &[String]) -> std::fmt::Result {
+    page.wrapped("", &headline(comparison))?;
     let differences = &comparison.differences;
     if !differences.is_empty() {
-        writeln!(text, "\n{:<38}{:<21}WITH THE OTHER FILE", "POD", "AS RECORDED")?;
+        writeln!(page)?;
+        page.places("POD", "AS RECORDED", "WITH THE OTHER FILE")?;
     }
-    for difference in differences.iter().take(MOST_LINES) {
-        write_difference(text, difference)?;
+    for difference in differences.iter().take(page.rows(differences.len())) {
+        write_difference(page, difference)?;
     }
-    if differences.len() > MOST_LINES {
-        let more = count(differences.len() - MOST_LINES, "more difference");
-        writeln!(text, "and {more}; --output=json lists all")?;
+    if let Some(more) = page.hidden(differences.len()) {
+        writeln!(page, "and {}; --output=wide lists all", count(more, "more difference"))?;
     }
     let notes = notes(comparison, unrecorded);
     if !notes.is_empty() {
-        writeln!(text)?;
+        writeln!(page)?;
     }
-    notes.iter().try_for_each(|note| write_wrapped(text, "", note))
+    notes.iter().try_for_each(|note| page.wrapped("", note))
 }
 
 /// How many decisions differ, and how.
@@ -69,12 +69,12 @@ fn notes(comparison: &Comparison, unrecorded: &[String]) -> Vec<String> {
     notes
 }
 
-fn write_difference(text: &mut String, difference: &Difference) -> std::fmt::Result {
+fn write_difference(page: &mut Page, difference: &Difference) -> std::fmt::Result {
     let Difference { pod, recorded, other, attempts, .. } = difference;
     let (recorded, other) = (place(recorded), place(other));
-    writeln!(text, "{:<38}{:<21}{}", clip(&pod.to_string(), 37), clip(&recorded, 20), clip(&other, 21))?;
+    page.places(&pod.to_string(), &recorded, &other)?;
     let times = if *attempts > 1 { format!(" ({attempts} attempts)") } else { String::new() };
-    write_wrapped(text, "  ", &format!("{}{times}", reason_text(difference)))
+    page.wrapped("  ", &format!("{}{times}", reason_text(difference)))
 }
 
 fn place(decision: &Decision) -> String {
@@ -186,15 +186,16 @@ mod tests {
 
     #[test]
     fn the_first_line_answers() {
-        let first_line = |it: &Comparison| comparison(it, &[]).lines().next().unwrap().to_owned();
+        let first_line =
+            |it: &Comparison| comparison(it, &[], Width::Usual).lines().next().unwrap().to_owned();
         assert_eq!(first_line(&Comparison::default()), "The record has no decision to compare");
         let same = Comparison { attempts: 12, ..Comparison::default() };
-        assert_eq!(comparison(&same, &[]), "No decision differs, of 12 decisions\n");
+        assert_eq!(comparison(&same, &[], Width::Usual), "No decision differs, of 12 decisions\n");
         let one = Comparison { moved: 1, ..same.clone() };
         assert_eq!(first_line(&one), "1 of 12 decisions differs: 1 another node");
         let more = Comparison { moved: 2, gained: 1, lost: 3, preempts: 1, ..same };
         assert_eq!(
-            comparison(&more, &[]),
+            comparison(&more, &[], Width::Usual),
             "7 of 12 decisions differ: 2 another node, 1 a node only with the other file, 3 a\n\
              node only as recorded, 1 another preemption\n"
         );
@@ -213,7 +214,7 @@ mod tests {
         ];
         let compared =
             Comparison { attempts: 9, moved: 1, of_groups: 2, extended: 1, ..Comparison::default() };
-        let text = comparison(&Comparison { differences, ..compared }, &["pods.v1".to_owned()]);
+        let text = comparison(&Comparison { differences, ..compared }, &["pods.v1".to_owned()], Width::Usual);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         for part in [
             "  NodeResourcesFit: +12 points for b, -8 as recorded\n",
@@ -233,7 +234,8 @@ mod tests {
         let one = |i| difference(&format!("p{i}"), on("a"), on("b"), Reason::Unknown);
         let differences: Vec<_> = (0..25).map(one).collect();
         let compared = Comparison { attempts: 25, moved: 25, differences, ..Comparison::default() };
-        assert!(comparison(&compared, &[]).contains("\nand 5 more differences; "));
+        assert!(comparison(&compared, &[], Width::Usual).contains("\nand 5 more differences; "));
+        assert!(!comparison(&compared, &[], Width::Wide).contains("more differences"));
         let object: Value = serde_json::from_str(&comparison_json(&compared, &[])).unwrap();
         assert_eq!(object["differences"].as_array().unwrap().len(), 25);
     }

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use supercargo_framework::objects::{GroupKey, GroupKind};
 use supercargo_scheduler::{Obstacle, WhyGroup};
 
+use crate::Page;
 use crate::words::count;
-use crate::write_wrapped;
 
 /// Writes the answer below that about the pod.
-pub(crate) fn write_group(text: &mut String, group: &WhyGroup) -> std::fmt::Result {
-    writeln!(text)?;
-    write_wrapped(text, "GROUP  ", &sentence(group))?;
+pub(crate) fn write_group(page: &mut Page, group: &WhyGroup) -> std::fmt::Result {
+    writeln!(page)?;
+    page.wrapped("GROUP  ", &sentence(group))?;
     let noun = if group.key.kind == GroupKind::Groups { "group" } else { "pod" };
     let needs = count(usize::try_from(group.min_count).unwrap_or_default(), noun);
     let tried = format!(
@@ -20,10 +20,10 @@ pub(crate) fn write_group(text: &mut String, group: &WhyGroup) -> std::fmt::Resu
         group.scheduled, group.waiting, group.placed
     );
     if group.obstacle != Some(Obstacle::Missing) {
-        write_wrapped(text, "  ", &tried)?;
+        page.wrapped("  ", &tried)?;
     }
     if let Some((pod, message)) = &group.refused {
-        write_wrapped(text, "  ", &format!("beside the others, {pod} fits nowhere: {message}"))?;
+        page.wrapped("  ", &format!("beside the others, {pod} fits nowhere: {message}"))?;
     }
     Ok(())
 }
@@ -116,8 +116,8 @@ mod tests {
         ] {
             assert_eq!(sentence(&why(obstacle)), expected);
         }
-        let mut text = String::new();
-        write_group(&mut text, &why(Some(Obstacle::Incomplete))).unwrap();
+        let why = why(Some(Obstacle::Incomplete));
+        let text = crate::page(crate::Width::Usual, |page| write_group(page, &why));
         assert_eq!(
             text.lines().skip(2).collect::<Vec<_>>(),
             [

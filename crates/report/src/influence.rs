@@ -6,67 +6,66 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use supercargo_scheduler::record::{FilterInfluence, Influence, ScoreInfluence};
 
-use super::{clip, document, text, write_wrapped};
+use super::{Page, Width, document, page};
 use crate::words::count;
 
 /// For people.
-pub fn influence(influence: &Influence) -> String {
-    text(|text| write(text, influence))
+pub fn influence(influence: &Influence, width: Width) -> String {
+    page(width, |page| write(page, influence))
 }
 
-fn write(text: &mut String, influence: &Influence) -> std::fmt::Result {
-    write_wrapped(text, "", &headline(influence))?;
+fn write(page: &mut Page, influence: &Influence) -> std::fmt::Result {
+    page.wrapped("", &headline(influence))?;
     if influence.attempts > 0 {
-        write_filters(text, influence)?;
-        write_scores(text, influence)?;
+        write_filters(page, influence)?;
+        write_scores(page, influence)?;
     }
     for (attempts, kind) in [(influence.of_groups, "of pod groups"), (influence.extended, "with an extender")]
     {
         if attempts > 0 {
-            writeln!(text)?;
-            write_wrapped(text, "", &format!("Left out: {} {kind}", count(attempts, "attempt")))?;
+            writeln!(page)?;
+            page.wrapped("", &format!("Left out: {} {kind}", count(attempts, "attempt")))?;
         }
     }
     Ok(())
 }
 
-fn write_filters(
-    text: &mut String,
-    Influence { attempts: all, filters, .. }: &Influence,
-) -> std::fmt::Result {
+fn write_filters(page: &mut Page, Influence { attempts: all, filters, .. }: &Influence) -> std::fmt::Result {
     let (active, idle) = parts(filters, |it| it.refuses > 0, |it| (it.changes, it.alone, it.refuses));
     if !active.is_empty() {
-        writeln!(text, "\n{:<38}{:>12}{:>12}{:>18}", "FILTER", "REFUSES", "ALONE", "CHANGES WITHOUT")?;
+        let title = page.name("FILTER", 38);
+        writeln!(page, "\n{title}{:>12}{:>12}{:>18}", "REFUSES", "ALONE", "CHANGES WITHOUT")?;
     }
     for (name, it) in active {
         let [refuses, alone, changes] = [it.refuses, it.alone, it.changes].map(|part| percent(part, *all));
-        writeln!(text, "{:<38}{refuses:>12}{alone:>12}{changes:>18}", clip(name, 36))?;
+        writeln!(page, "{}{refuses:>12}{alone:>12}{changes:>18}", page.name(name, 38))?;
     }
-    write_idle(text, "Refuse no node", &idle)
+    write_idle(page, "Refuse no node", &idle)
 }
 
-fn write_scores(text: &mut String, Influence { attempts: all, scorers, .. }: &Influence) -> std::fmt::Result {
+fn write_scores(page: &mut Page, Influence { attempts: all, scorers, .. }: &Influence) -> std::fmt::Result {
     let key = |it: &ScoreInfluence| (it.changes, it.heavier + it.lighter, it.differs);
     let (active, idle) = parts(scorers, |it| it.differs > 0, key);
     if !active.is_empty() {
         let [weight, differs, changes] = ["WEIGHT", "DIFFERS", "CHANGES WITHOUT"];
-        writeln!(text, "\n{:<32}{weight:>8}{differs:>9}{changes:>18}{:>6}{:>7}", "SCORE", "+1", "-1")?;
+        let title = page.name("SCORE", 32);
+        writeln!(page, "\n{title}{weight:>8}{differs:>9}{changes:>18}{:>6}{:>7}", "+1", "-1")?;
     }
     for (name, it) in active {
         let parts = [it.differs, it.changes, it.heavier, it.lighter].map(|part| percent(part, *all));
         let ([differs, changes, heavier, lighter], weight) = (parts, it.weight);
-        let name = clip(name, 31);
-        writeln!(text, "{name:<32}{weight:>8}{differs:>9}{changes:>18}{heavier:>6}{lighter:>7}")?;
+        let name = page.name(name, 32);
+        writeln!(page, "{name}{weight:>8}{differs:>9}{changes:>18}{heavier:>6}{lighter:>7}")?;
     }
-    write_idle(text, "Score all nodes alike", &idle)
+    write_idle(page, "Score all nodes alike", &idle)
 }
 
-fn write_idle(text: &mut String, what: &str, plugins: &[&str]) -> std::fmt::Result {
+fn write_idle(page: &mut Page, what: &str, plugins: &[&str]) -> std::fmt::Result {
     if plugins.is_empty() {
         return Ok(());
     }
-    writeln!(text)?;
-    write_wrapped(text, "", &format!("{what}: {}", plugins.join(", ")))
+    writeln!(page)?;
+    page.wrapped("", &format!("{what}: {}", plugins.join(", ")))
 }
 
 fn headline(influence: &Influence) -> String {
@@ -161,7 +160,7 @@ mod tests {
             ..Influence::default()
         };
         assert_eq!(
-            influence(&influenced),
+            influence(&influenced, Width::Usual),
             "\
 200 attempts, 190 found a node: 1 of 3 filters and 1 of 2 scores decide nothing
 
@@ -182,6 +181,6 @@ Left out: 1 attempt of pod groups
         let json: Value = serde_json::from_str(&influence_json(&influenced)).unwrap();
         assert_eq!(json["filters"][2]["changesWithout"], 20);
         assert_eq!(json["scores"][1]["changesWithMoreWeight"], 30);
-        assert_eq!(influence(&Influence::default()), "The record has no attempt\n");
+        assert_eq!(influence(&Influence::default(), Width::Usual), "The record has no attempt\n");
     }
 }

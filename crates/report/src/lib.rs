@@ -1,4 +1,4 @@
-//! Answers about a cluster, from the scheduler: as text of 80 columns for people, and as JSON for
+//! Answers about a cluster, from the scheduler: as text for people, and as JSON for
 //! programs. This crate asks nothing and prints nothing.
 
 mod closed_loop;
@@ -10,6 +10,7 @@ mod groups;
 mod influence;
 mod node;
 mod overview;
+mod page;
 mod place;
 mod pools;
 mod search;
@@ -19,7 +20,7 @@ pub mod words;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -35,18 +36,17 @@ pub use self::groups::groups;
 pub use self::influence::{influence, influence_json};
 pub use self::node::node;
 pub use self::overview::overview;
+pub use self::page::{Page, Width, page};
 pub use self::place::place;
 pub use self::search::search;
 pub use self::timeline::{moment, timeline, timeline_json};
 pub use self::what_if::{first_obstacle, obstacle_json, what_if, what_if_json};
-use self::words::{count, printable, printable_json, quantity, wrap};
+use self::words::{count, printable_json, quantity, wrap};
 
 /// The version of the answers for programs.
 const API_VERSION: &str = "insight.supercargo.dev/v1alpha1";
 /// The UID of a pod that is in a manifest only: the API server never assigns it.
 pub const UID_OF_MANIFEST: &str = "manifest";
-/// The width of a line.
-const COLUMNS: usize = 80;
 /// The width of the numbers behind a reason.
 const NUMBERS: usize = 24;
 /// The most nodes that fit and are named.
@@ -55,16 +55,8 @@ const MOST_NAMES: usize = 5;
 pub const MOST_LINES: usize = 20;
 
 /// For people. It explains `node`, too, if one is given.
-pub fn table(pod: &PodInfo, why: &Why, node: Option<&str>) -> String {
-    text(|text| write_table(text, pod, why, node))
-}
-
-/// What is written, without what moves a terminal's cursor.
-pub fn text(write: impl FnOnce(&mut String) -> std::fmt::Result) -> String {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = write(&mut text);
-    printable(&text)
+pub fn table(pod: &PodInfo, why: &Why, node: Option<&str>, width: Width) -> String {
+    page(width, |page| write_table(page, pod, why, node))
 }
 
 /// An answer for programs: an object with its version, its kind and these fields.
@@ -75,8 +67,8 @@ pub fn document(kind: &str, mut fields: Value) -> String {
 }
 
 /// How many more pods fit, for people.
-pub fn fits(pod: &PodInfo, fits: &Fits) -> String {
-    text(|text| write_fits(text, pod, fits))
+pub fn fits(pod: &PodInfo, fits: &Fits, width: Width) -> String {
+    page(width, |page| write_fits(page, pod, fits))
 }
 
 /// The answer in a sentence.
@@ -85,77 +77,78 @@ pub fn fits_headline(pod: &PodInfo, fits: &Fits) -> String {
     format!("{more}{} like {} fit", count(fits.count(), "more pod"), pod.key())
 }
 
-fn write_fits(text: &mut String, pod: &PodInfo, fits: &Fits) -> std::fmt::Result {
-    write_wrapped(text, "", &fits_headline(pod, fits))?;
+fn write_fits(page: &mut Page, pod: &PodInfo, fits: &Fits) -> fmt::Result {
+    page.wrapped("", &fits_headline(pod, fits))?;
     if let Some(key_reason) = fits.then.as_ref().and_then(|why| key_reason(&why.refusals)) {
-        write_wrapped(text, "Then  ", &key_reason)?;
+        page.wrapped("Then  ", &key_reason)?;
     }
     let mut nodes: Vec<_> = fits.by_node.iter().collect();
     nodes.sort_by_key(|(name, pods)| (Reverse(**pods), Arc::clone(name)));
     if !nodes.is_empty() {
-        writeln!(text, "\n{:<72}{:>8}", "NODE", "PODS")?;
-        for (name, pods) in nodes.iter().take(MOST_LINES) {
-            writeln!(text, "{:<72}{pods:>8}", clip(name, 71))?;
+        writeln!(page, "\n{}{:>8}", page.name("NODE", 72), "PODS")?;
+        for (name, pods) in nodes.iter().take(page.rows(nodes.len())) {
+            writeln!(page, "{}{pods:>8}", page.name(name, 72))?;
         }
     }
-    if nodes.len() > MOST_LINES {
-        let rest: usize = nodes[MOST_LINES..].iter().map(|(_, pods)| **pods).sum();
-        writeln!(text, "{:<72}{rest:>8}", format!("and {}", count(nodes.len() - MOST_LINES, "more node")))?;
+    if let Some(more) = page.hidden(nodes.len()) {
+        let rest: usize = nodes[page.rows(nodes.len())..].iter().map(|(_, pods)| **pods).sum();
+        writeln!(page, "{:<72}{rest:>8}", format!("and {}", count(more, "more node")))?;
     }
     if let Some(why) = &fits.then {
-        write_refusals(text, &why.refusals)?;
+        write_refusals(page, &why.refusals)?;
     }
     Ok(())
 }
 
-fn write_table(text: &mut String, pod: &PodInfo, why: &Why, node: Option<&str>) -> std::fmt::Result {
+fn write_table(page: &mut Page, pod: &PodInfo, why: &Why, node: Option<&str>) -> fmt::Result {
     if let Some(own) = &pod.node_name {
-        write_wrapped(text, "", &headline(pod, why))?;
-        return write_node(text, why, node.unwrap_or(own));
+        page.wrapped("", &headline(pod, why))?;
+        return write_node(page, why, node.unwrap_or(own));
     }
     let fits = !why.feasible.is_empty();
     for hindrance in hindrances(pod) {
-        write_wrapped(text, "", &format!("{} is pending: {hindrance}", pod.key()))?;
+        page.wrapped("", &format!("{} is pending: {hindrance}", pod.key()))?;
     }
-    write_wrapped(text, "", &headline(pod, why))?;
-    let others: Vec<&str> = why.feasible.iter().skip(1).take(MOST_NAMES).map(|(node, _)| &**node).collect();
+    page.wrapped("", &headline(pod, why))?;
+    let most = if page.is_wide() { usize::MAX } else { MOST_NAMES };
+    let others: Vec<&str> = why.feasible.iter().skip(1).take(most).map(|(node, _)| &**node).collect();
     if !others.is_empty() {
-        write_wrapped(text, "then ", &others.join(", "))?;
+        page.wrapped("then ", &others.join(", "))?;
     }
     if *pod.spec.scheduler_name != *why.profile {
         let (asked, profile) = (&pod.spec.scheduler_name, &why.profile);
         let note = format!(
             "The configuration has no profile {asked}, as the pod's schedulerName; {profile} answers."
         );
-        write_wrapped(text, "", &note)?;
+        page.wrapped("", &note)?;
     }
     match (&why.group, pod.spec.group()) {
-        (Some(group), _) => group::write_group(text, group)?,
+        (Some(group), _) => group::write_group(page, group)?,
         (None, Some(group)) => {
             let note = format!("It names PodGroup {group}; groups are off, so it is scheduled alone.");
-            write_wrapped(text, "", &note)?;
+            page.wrapped("", &note)?;
         }
         (None, None) => {}
     }
     if let Some(key_reason) = key_reason(&why.refusals).filter(|_| !fits) {
-        write_wrapped(text, "Key reason  ", &key_reason)?;
+        page.wrapped("Key reason  ", &key_reason)?;
     }
     if let Some(node) = node {
-        write_node(text, why, node)?;
+        write_node(page, why, node)?;
     }
     if !fits {
-        write_fixes(text, why)?;
+        write_fixes(page, why)?;
     }
-    write_refusals(text, &why.refusals)?;
+    write_refusals(page, &why.refusals)?;
     let events = wakes(why);
     if !events.is_empty() && pod.scheduling_gates.is_empty() {
         let events: Vec<&str> = events.iter().map(String::as_str).collect();
-        writeln!(text)?;
-        write_wrapped(text, "Tried again if  ", &events.join(", or "))?;
+        writeln!(page)?;
+        page.wrapped("Tried again if  ", &events.join(", or "))?;
     }
     if !why.message.is_empty() {
-        writeln!(text, "\nMESSAGE")?;
-        write_wrapped(text, "  ", &why.message)?;
+        writeln!(page, "\nMESSAGE")?;
+        page.wrapped("  ", &why.message)?;
     }
     Ok(())
 }
@@ -254,28 +247,31 @@ fn describe(Refusal { reason, detail, .. }: &Refusal) -> String {
     }
 }
 
-fn write_refusals(text: &mut String, refusals: &[Refusal]) -> std::fmt::Result {
+fn write_refusals(page: &mut Page, refusals: &[Refusal]) -> fmt::Result {
     if refusals.is_empty() {
         return Ok(());
     }
-    let reasons = COLUMNS - NUMBERS;
-    writeln!(text, "\n{:<reasons$}{:>8}{:>8}{:>8}", "REFUSED FOR", "NODES", "ALONE", "LEFT")?;
+    let reasons = page.columns() - NUMBERS;
+    writeln!(page, "\n{:<reasons$}{:>8}{:>8}{:>8}", "REFUSED FOR", "NODES", "ALONE", "LEFT")?;
     let mut last = "";
     for refusal in refusals {
         let plugin = if refusal.detail == Detail::Nominated { "Nominated pods" } else { &*refusal.plugin };
         if plugin != last {
-            writeln!(text, "{plugin}")?;
+            writeln!(page, "{plugin}")?;
             last = plugin;
         }
         let lines = wrap(&describe(refusal), reasons - 3);
         for (i, line) in lines.iter().enumerate() {
             if i + 1 < lines.len() {
-                writeln!(text, "  {line}")?;
+                writeln!(page, "  {line}")?;
             } else {
                 let Refusal { only, left, .. } = refusal;
                 let nodes = refusal.nodes.len();
-                writeln!(text, "  {line:<width$}{nodes:>8}{only:>8}{left:>8}", width = reasons - 2)?;
+                writeln!(page, "  {line:<width$}{nodes:>8}{only:>8}{left:>8}", width = reasons - 2)?;
             }
+        }
+        if page.is_wide() {
+            page.wrapped("    on ", &refusal.nodes.join(", "))?;
         }
     }
     Ok(())
@@ -283,23 +279,23 @@ fn write_refusals(text: &mut String, refusals: &[Refusal]) -> std::fmt::Result {
 
 /// What refuses the pod on a node; or the node's scores beside those of the best one, or of the
 /// second best if it is the best itself.
-fn write_node(text: &mut String, why: &Why, name: &str) -> std::fmt::Result {
+fn write_node(page: &mut Page, why: &Why, name: &str) -> fmt::Result {
     let place = |name: &str| why.feasible.iter().position(|(node, _)| **node == *name);
     let Some(one) = place(name) else {
-        writeln!(text, "\n{name} refuses the pod")?;
+        writeln!(page, "\n{name} refuses the pod")?;
         for refusal in why.refusals.iter().filter(|refusal| refusal.nodes.iter().any(|node| **node == *name))
         {
-            write_wrapped(text, &format!("  {:<26}", &*refusal.plugin), &describe_on_node(refusal, name))?;
+            page.wrapped(&format!("  {:<26}", &*refusal.plugin), &describe_on_node(refusal, name))?;
         }
         return Ok(());
     };
     let other = usize::from(one == 0);
     if other >= why.feasible.len() {
-        return writeln!(text, "\nNo other node fits, so scores do not matter.");
+        return writeln!(page, "\nNo other node fits, so scores do not matter.");
     }
     let (a, b) = (&why.feasible[one], &why.feasible[other]);
     writeln!(
-        text,
+        page,
         "\n{:<33}{:>6}  {:>14}{:>16}{:>9}",
         "SCORES",
         "WEIGHT",
@@ -311,12 +307,12 @@ fn write_node(text: &mut String, why: &Why, name: &str) -> std::fmt::Result {
         let cell = |(raw, normalized): (i64, i64)| format!("{raw} → {}", normalized * weight);
         let difference = (scores[one].1 - scores[other].1) * weight;
         let (one, other) = (cell(scores[one]), cell(scores[other]));
-        writeln!(text, "{:<33}{weight:>6}  {one:>14}{other:>16}{difference:>+9}", &**plugin)?;
+        writeln!(page, "{:<33}{weight:>6}  {one:>14}{other:>16}{difference:>+9}", &**plugin)?;
     }
-    writeln!(text, "{:<41}{:>14}{:>16}{:>+9}", "TOTAL", a.1, b.1, a.1 - b.1)?;
+    writeln!(page, "{:<41}{:>14}{:>16}{:>+9}", "TOTAL", a.1, b.1, a.1 - b.1)?;
     let nodes = count(why.feasible.len(), "node");
     let place = format!("{name} is number {} of {nodes}; of equal nodes, the first one is chosen", one + 1);
-    write_wrapped(text, "", &place)
+    page.wrapped("", &place)
 }
 
 /// The end of a long name, where numbers are.
@@ -336,17 +332,17 @@ fn describe_on_node(refusal: &Refusal, name: &str) -> String {
     }
 }
 
-fn write_fixes(text: &mut String, why: &Why) -> std::fmt::Result {
+fn write_fixes(page: &mut Page, why: &Why) -> fmt::Result {
     if why.fixes.is_empty() {
         return if why.preemption.is_some() {
             Ok(())
         } else {
-            writeln!(text, "\nNone of the tried changes to the pod helps.")
+            writeln!(page, "\nNone of the tried changes to the pod helps.")
         };
     }
-    writeln!(text, "\nEACH OF THESE HELPS (tried)")?;
+    writeln!(page, "\nEACH OF THESE HELPS (tried)")?;
     for (i, fix) in why.fixes.iter().enumerate() {
-        write_wrapped(text, &format!("  {}  ", i + 1), &fix_text(fix))?;
+        page.wrapped(&format!("  {}  ", i + 1), &fix_text(fix))?;
     }
     Ok(())
 }
@@ -370,19 +366,6 @@ fn change_text(change: &PodFix) -> String {
         PodFix::NoHostPorts => "use no host port".to_owned(),
         PodFix::Priority(priority) => format!("have priority {priority}"),
     }
-}
-
-/// Writes a text behind a prefix, wrapped and indented below its start.
-pub fn write_wrapped(text: &mut String, prefix: &str, content: &str) -> std::fmt::Result {
-    let indent = prefix.chars().count();
-    for (i, line) in wrap(content, COLUMNS.saturating_sub(indent)).iter().enumerate() {
-        if i == 0 {
-            writeln!(text, "{prefix}{line}")?;
-        } else {
-            writeln!(text, "{:indent$}{line}", "")?;
-        }
-    }
-    Ok(())
 }
 
 /// For programs.
@@ -535,19 +518,41 @@ mod tests {
     #[test]
     fn lines_fit_a_terminal_and_move_no_cursor() {
         let hostile = format!("red \u{1b}[31m, left \u{202e}, {}", "long ".repeat(60));
-        let text =
-            table(&pod("p").build(), &why(vec![refusal("Custom", &hostile, Detail::None, (3, 3))]), None);
-        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        let text = table(
+            &pod("p").build(),
+            &why(vec![refusal("Custom", &hostile, Detail::None, (3, 3))]),
+            None,
+            Width::Usual,
+        );
+        assert!(text.lines().all(|line| line.chars().count() <= page::COLUMNS), "{text}");
         assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'), "{text}");
+    }
+
+    #[test]
+    fn a_wide_answer_has_all_rows_and_whole_names() {
+        let long = "n".repeat(90);
+        let by_node = (0..30).map(|i| (format!("{long}-{i:02}").into(), 1)).collect();
+        let fits = Fits { by_node, then: None };
+        let [usual, wide] = [Width::Usual, Width::Wide].map(|width| fits_of(&fits, width));
+        assert!(usual.contains("and 10 more nodes") && !usual.contains(&long), "{usual}");
+        assert!(wide.lines().filter(|line| line.contains(&long)).count() == 30, "{wide}");
+        let refused = refusal("NodeAffinity", "elsewhere", Detail::None, (30, 0));
+        let text = table(&pod("p").build(), &why(vec![refused]), None, Width::Wide);
+        assert!(text.contains("    on node-0, node-1, ") && text.contains("node-29\n"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    }
+
+    fn fits_of(fits: &Fits, width: Width) -> String {
+        super::fits(&pod("p").build(), fits, width)
     }
 
     #[test]
     fn gates_other_schedulers_and_bound_pods_are_told() {
         let gated = pod("p").gate("quota").build();
-        let text = table(&gated, &why(Vec::new()), None);
+        let text = table(&gated, &why(Vec::new()), None, Width::Usual);
         assert!(text.starts_with("default/p is pending: it waits for scheduling gates: quota\n"), "{text}");
         let foreign = pod("p").scheduler("default-scheduler").build();
-        let text = table(&foreign, &why(Vec::new()), None);
+        let text = table(&foreign, &why(Vec::new()), None, Width::Usual);
         assert!(text.contains("no profile default-scheduler, as"), "{text}");
     }
 
@@ -560,7 +565,7 @@ mod tests {
             PluginScores { plugin: "PodTopologySpread".into(), weight: 2, scores: vec![(4, 100), (6, 50)] };
         why.scores = vec![spread];
         let on = |node: &str| pod("p").node(node).build();
-        let text = table(&on("a-node-with-quite-a-long-name"), &why, None);
+        let text = table(&on("a-node-with-quite-a-long-name"), &why, None, Width::Usual);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines,
@@ -575,7 +580,7 @@ mod tests {
                 "one is chosen",
             ]
         );
-        assert!(table(&on("node-17"), &why, None).contains("it would go there again"));
+        assert!(table(&on("node-17"), &why, None, Width::Usual).contains("it would go there again"));
         let answer: Value = serde_json::from_str(&json(&on("node-17"), &why)).unwrap();
         assert_eq!(answer["pod"]["node"], "node-17");
         let plugin = &answer["feasible"][0]["plugins"]["PodTopologySpread"];

@@ -8,29 +8,29 @@ use supercargo_framework::Timestamp;
 use supercargo_framework::pod::PodKey;
 use supercargo_scheduler::{Attempt, Entry, Happening, History};
 
-use super::{document, text, write_wrapped};
+use super::{Page, Width, document, page};
 use crate::words::count;
 
 /// For people.
-pub fn timeline(pod: &PodKey, history: &History) -> String {
-    text(|text| write(text, pod, history))
+pub fn timeline(pod: &PodKey, history: &History, width: Width) -> String {
+    page(width, |page| write(page, pod, history))
 }
 
-fn write(text: &mut String, pod: &PodKey, History { entries, cut_at }: &History) -> std::fmt::Result {
-    write_wrapped(text, "", &headline(pod, entries))?;
+fn write(page: &mut Page, pod: &PodKey, History { entries, cut_at }: &History) -> std::fmt::Result {
+    page.wrapped("", &headline(pod, entries))?;
     if !entries.is_empty() {
-        writeln!(text, "\n{:<23}{:>9}  EVENT", "TIME (UTC)", "AFTER")?;
+        writeln!(page, "\n{:<23}{:>9}  EVENT", "TIME (UTC)", "AFTER")?;
     }
     let mut last = None;
     for entry in entries {
         let after = last.map_or_else(|| "-".to_owned(), |last| duration(entry.time.since(last)));
         let time = moment(entry.time).replace('T', " ").replace('Z', "");
-        write_wrapped(text, &format!("{time}{after:>9}  "), &event(&entry.what))?;
+        page.wrapped(&format!("{time}{after:>9}  "), &event(&entry.what))?;
         last = Some(entry.time);
     }
     if let Some(begin) = cut_at {
-        writeln!(text)?;
-        write_wrapped(text, "", &format!("The log begins at {}.", moment(*begin)))?;
+        writeln!(page)?;
+        page.wrapped("", &format!("The log begins at {}.", moment(*begin)))?;
     }
     Ok(())
 }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     fn shown(happenings: Vec<(i64, Happening)>) -> String {
-        timeline(&pod("p").build().key(), &history(happenings))
+        timeline(&pod("p").build().key(), &history(happenings), Width::Usual)
     }
 
     #[test]
@@ -235,7 +235,7 @@ TIME (UTC)                 AFTER  EVENT
         let failed = Happening::Failed("word ".repeat(60).into(), attempt(1));
         let mut cut = history(vec![(0, failed)]);
         cut.cut_at = Some(Timestamp(0));
-        let text = timeline(&pod("p").build().key(), &cut);
+        let text = timeline(&pod("p").build().key(), &cut, Width::Usual);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.ends_with("\nThe log begins at 1970-01-01T00:00:00.000Z.\n"), "{text}");
     }

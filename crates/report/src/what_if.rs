@@ -5,39 +5,40 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use supercargo_scheduler::{End, PodOutcome, WhatIf};
 
-use super::{MOST_LINES, clip, document, key_reason, refusal_json, text, write_wrapped};
+use super::{Page, Width, document, key_reason, page, refusal_json};
 use crate::words::count;
 
 /// For people.
-pub fn what_if(what_if: &WhatIf) -> String {
-    text(|text| write(text, what_if))
+pub fn what_if(what_if: &WhatIf, width: Width) -> String {
+    page(width, |page| write(page, what_if))
 }
 
-fn write(text: &mut String, WhatIf { pods, of_nodes, is_still }: &WhatIf) -> std::fmt::Result {
-    write_wrapped(text, "", &headline(pods))?;
+fn write(page: &mut Page, WhatIf { pods, of_nodes, is_still }: &WhatIf) -> std::fmt::Result {
+    page.wrapped("", &headline(pods))?;
     if !pods.is_empty() {
-        writeln!(text, "\n{:<38}{:<21}TO", "POD", "FROM")?;
+        writeln!(page)?;
+        page.places("POD", "FROM", "TO")?;
     }
     let (bad, good): (Vec<_>, Vec<_>) = pods.iter().partition(|outcome| outcome.end.is_bad());
     for outcomes in [bad, good] {
-        for outcome in outcomes.iter().take(MOST_LINES) {
-            write_outcome(text, outcome)?;
+        for outcome in outcomes.iter().take(page.rows(outcomes.len())) {
+            write_outcome(page, outcome)?;
         }
-        if outcomes.len() > MOST_LINES {
+        if let Some(more) = page.hidden(outcomes.len()) {
             let how = if outcomes[0].end.is_bad() { "also worse off" } else { "none worse off" };
-            writeln!(text, "and {}, {how}", count(outcomes.len() - MOST_LINES, "more pod"))?;
+            writeln!(page, "and {}, {how}", count(more, "more pod"))?;
         }
     }
     if *of_nodes > 0 {
         let pods = count(*of_nodes, "pod");
         let note =
             format!("{pods} of DaemonSets or of the kubelet stay on drained nodes, or fail with their node.");
-        writeln!(text)?;
-        write_wrapped(text, "", &note)?;
+        writeln!(page)?;
+        page.wrapped("", &note)?;
     }
     if !is_still {
-        writeln!(text)?;
-        write_wrapped(text, "", "The simulation ended after ten simulated minutes with pods still pending.")?;
+        writeln!(page)?;
+        page.wrapped("", "The simulation ended after ten simulated minutes with pods still pending.")?;
     }
     Ok(())
 }
@@ -73,7 +74,7 @@ fn headline(pods: &[PodOutcome]) -> String {
 }
 
 fn write_outcome(
-    text: &mut String,
+    page: &mut Page,
     PodOutcome { pod, from, is_preempted, end, .. }: &PodOutcome,
 ) -> std::fmt::Result {
     let to = match end {
@@ -85,13 +86,13 @@ fn write_outcome(
         End::Unknown => "unknown".to_owned(),
     };
     let from = from.as_deref().unwrap_or("-");
-    writeln!(text, "{:<38}{:<21}{}", clip(&pod.to_string(), 37), clip(from, 20), clip(&to, 21))?;
+    page.places(&pod.to_string(), from, &to)?;
     if *is_preempted {
-        writeln!(text, "  another pod preempts it")?;
+        writeln!(page, "  another pod preempts it")?;
     }
     match obstacle(end) {
         none if none.is_empty() => Ok(()),
-        obstacle => write_wrapped(text, "  ", &obstacle),
+        obstacle => page.wrapped("  ", &obstacle),
     }
 }
 
@@ -187,7 +188,8 @@ mod tests {
 
     #[test]
     fn the_first_line_answers() {
-        let first_line = |pods: Vec<PodOutcome>| what_if(&answer(pods)).lines().next().unwrap().to_owned();
+        let first_line =
+            |pods: Vec<PodOutcome>| what_if(&answer(pods), Width::Usual).lines().next().unwrap().to_owned();
         assert_eq!(first_line(Vec::new()), "Every pod stays where it is");
         let moved = || outcome("m", Some("a"), End::On("b".into()));
         assert_eq!(first_line(vec![moved()]), "No pod is worse off: 1 goes to another node");
@@ -201,14 +203,17 @@ mod tests {
     #[test]
     fn rows_fit_a_terminal_and_the_worst_come_first() {
         let long = "x".repeat(80);
-        let text = what_if(&WhatIf {
-            pods: vec![
-                outcome("a-moved", Some(&long), End::On(long.as_str().into())),
-                outcome(&long, Some("n1"), held_up("n1", &["one", "two"])),
-            ],
-            of_nodes: 3,
-            is_still: false,
-        });
+        let text = what_if(
+            &WhatIf {
+                pods: vec![
+                    outcome("a-moved", Some(&long), End::On(long.as_str().into())),
+                    outcome(&long, Some("n1"), held_up("n1", &["one", "two"])),
+                ],
+                of_nodes: 3,
+                is_still: false,
+            },
+            Width::Usual,
+        );
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let place = |part: &str| text.find(part).unwrap();
         assert!(place("stays\n  has several PodDisruptionBudgets: one, two\n") < place("a-moved"), "{text}");
@@ -218,9 +223,9 @@ mod tests {
     #[test]
     fn long_lists_are_cut() {
         let pods = (0..25).map(|i| outcome(&format!("p{i}"), Some("a"), End::On("b".into()))).collect();
-        let text = what_if(&answer(pods));
+        let text = what_if(&answer(pods), Width::Usual);
         assert!(text.ends_with("\nand 5 more pods, none worse off\n"), "{text}");
-        assert_eq!(text.lines().count(), 3 + MOST_LINES + 1);
+        assert_eq!(text.lines().count(), 3 + crate::MOST_LINES + 1);
     }
 
     #[test]

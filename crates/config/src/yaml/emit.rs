@@ -7,8 +7,9 @@ use serde_json::Value;
 use super::{Content, scalar};
 use supercargo_framework::go_duration;
 
-/// The text of a tree, with a final line break. Fields keep the order of the tree.
-pub(crate) fn write(value: &Value) -> String {
+/// Writes a tree as YAML, with a final line break. Fields keep the order of the tree. All other
+/// characters than those of ASCII that a terminal shows are escaped.
+pub fn write(value: &Value) -> String {
     let mut out = String::new();
     block(value, 0, &mut out);
     out

@@ -278,7 +278,7 @@ fn a_victim_of_the_record_is_spared_with_its_replacement() {
 }
 
 #[test]
-fn a_pod_that_only_the_model_evicts_is_not_placed_until_it_is_bound_again() {
+fn what_the_model_evicts_is_not_placed_until_it_is_bound_again() {
     let preempting = || options(all_plugins(Vec::new()));
     let run = |p: PodBuilder| {
         let run = Run::new(strategy("LeastAllocated")).nodes(&[("a", "8")]).pod(p);

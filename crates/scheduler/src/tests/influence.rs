@@ -53,7 +53,7 @@ fn a_plugin_that_refuses_a_pod_in_pre_filter_decides() {
 
 /// Without the filter, the nominated node is still the first choice.
 #[test]
-fn a_filter_that_refuses_other_nodes_than_the_nominated_one_changes_nothing() {
+fn a_filter_does_not_decide_if_the_nominated_node_fits() {
     let mut nodes = two_nodes();
     nodes[1] = nodes[1].clone().taint("gpu", "yes", supercargo_framework::TaintEffect::NoSchedule);
     let nominated = cpu("p", "2").nominated("a");
