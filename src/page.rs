@@ -51,6 +51,9 @@ const READS: [(&str, Read); 6] = [
     ("search", |fork, query| Some(report::search(fork, query.get("text")?))),
 ];
 
+/// An attribute of the page: no command asks what the page asks.
+const NO_COMMAND: &str = "data-options=null";
+
 /// Reads a copy, for a request with these parameters. `None` if there is no such thing.
 type Read = fn(&Fork, &Parameters) -> Option<Value>;
 
@@ -60,22 +63,34 @@ type Parameters = BTreeMap<String, String>;
 /// The page and its data, for a browser of this machine.
 #[cfg(feature = "demo")]
 pub(crate) fn site(insight: &Arc<Insight>) -> Site {
-    Site { open: files(), data: data(insight) }
+    Site { open: files(NO_COMMAND), data: data(insight) }
 }
 
 /// The page and its data, by path.
 pub(crate) fn everything(insight: &Arc<Insight>) -> BTreeMap<String, QueryPage> {
-    files().into_iter().chain(data(insight)).collect()
+    files("").into_iter().chain(data(insight)).collect()
 }
 
-/// The files of the page, by path. They tell nothing about a cluster.
-fn files() -> BTreeMap<String, QueryPage> {
-    let file = |path: String, asset: &'static Asset| {
+/// The files of the page, by path. They tell nothing about a cluster. `attributes` are those of the
+/// document.
+fn files(attributes: &str) -> BTreeMap<String, QueryPage> {
+    let file = |asset: &'static Asset| {
         let page = endpoint(move |_| async { QueryResponse::file(asset.content_type, asset.text) });
-        (path, page)
+        (format!("{ASSETS_PATH}{}", asset.name), page)
     };
-    let assets = ASSETS.iter().map(|asset| file(format!("{ASSETS_PATH}{}", asset.name), asset));
-    assets.chain([file(PATH.to_owned(), &INDEX)]).collect()
+    let text = INDEX.text.replacen("<html ", &format!("<html {attributes} "), 1);
+    let index = endpoint(move |_| {
+        let text = text.clone();
+        async move { QueryResponse::file(INDEX.content_type, text) }
+    });
+    ASSETS.iter().map(file).chain([(PATH.to_owned(), index)]).collect()
+}
+
+/// An attribute of the page: these options follow the commands that it shows.
+fn with_options(options: &[String]) -> String {
+    let json = Value::from(options).to_string();
+    let escaped = json.replace('&', "&amp;").replace('\'', "&#39;").replace('<', "&lt;");
+    format!("data-options='{escaped}'")
 }
 
 /// The paths of [`data`].
@@ -159,6 +174,13 @@ mod tests {
 
     use super::*;
     use crate::insight::endpoint::testing::{add_pod, owner};
+
+    #[test]
+    fn options_are_an_attribute() {
+        let text = with_options(&["--context='a\"<b".to_owned(), "--as=&".to_owned()]);
+        assert_eq!(text, "data-options='[\"--context=&#39;a\\\"&lt;b\",\"--as=&amp;\"]'");
+        assert_eq!(with_options(&[]), "data-options='[]'");
+    }
 
     #[tokio::test]
     async fn nodes_and_pods_are_found_by_name() {

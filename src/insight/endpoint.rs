@@ -253,7 +253,20 @@ impl Insight {
             let (deadline, options) = (Deadline::at(until, LIMIT), scheduler_options(&config));
             let fork = fork.lock().fork(options)?.stop_when(move || deadline.is_over());
             let (config, namespace) = (Arc::new(config), "default".to_owned());
-            Ok((*as_of, answer(State { fork, config, namespace, deadline, most_bytes: MOST_BYTES })))
+            let answer = answer(State { fork, config, namespace, deadline, most_bytes: MOST_BYTES });
+            let too_long = |it: &Answer| it.text.len() > MOST_BYTES;
+            Ok((
+                *as_of,
+                match answer {
+                    Ok(answer) if too_long(&answer) => {
+                        let most = MOST_BYTES >> 20;
+                        Err(anyhow::anyhow!(
+                            "the answer has more than {most} MiB; read the cluster with --standalone"
+                        ))
+                    }
+                    answer => answer,
+                },
+            ))
         });
         answered.await.context("a plugin panicked")?
     }

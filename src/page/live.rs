@@ -25,11 +25,12 @@ use crate::insight::endpoint::{Insight, not_synced};
 
 /// The most streams.
 const MOST_WATCHERS: usize = 20;
-/// How often an overview is computed: four times a second, or less if it takes long, and once a
-/// second in a cluster whose nodes have no tile each.
+/// How often an overview is computed: four times a second, or less if it takes long, and at most
+/// once a second in a cluster whose nodes have no tile each.
 const PERIOD: Duration = Duration::from_millis(250);
 const LONG_PERIOD: Duration = Duration::from_secs(1);
-/// Up to the long period, overviews take at most one part in this many of a core.
+const LONGEST_PERIOD: Duration = Duration::from_secs(10);
+/// Up to the longest period, overviews take at most one part in this many of a core.
 const SHARE: u32 = 100;
 /// How long a stream may be silent.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -142,7 +143,8 @@ impl Live {
 
 /// The time until the next overview.
 fn period(nodes: usize, took: Duration) -> Duration {
-    if nodes > MOST_TILES { LONG_PERIOD } else { (took * SHARE).clamp(PERIOD, LONG_PERIOD) }
+    let shortest = if nodes > MOST_TILES { LONG_PERIOD } else { PERIOD };
+    (took * SHARE).clamp(shortest, LONGEST_PERIOD)
 }
 
 impl Frame {
@@ -240,8 +242,8 @@ mod tests {
     #[test]
     fn overviews_that_take_long_are_made_less_often() {
         let millis = |nodes, took| period(nodes, Duration::from_millis(took)).as_millis();
-        let periods = [(100, 1), (100, 5), (100, 100), (MOST_TILES + 1, 1)];
-        assert_eq!(periods.map(|(nodes, took)| millis(nodes, took)), [250, 500, 1000, 1000]);
+        let periods = [(100, 1), (100, 5), (100, 200), (MOST_TILES + 1, 1), (MOST_TILES + 1, 20)];
+        assert_eq!(periods.map(|(nodes, took)| millis(nodes, took)), [250, 500, 10_000, 1000, 2000]);
     }
 
     #[tokio::test]

@@ -21,7 +21,6 @@ use serde_json::json;
 use supercargo_client::host::Clock;
 use supercargo_config::Config;
 use supercargo_framework::{Now, Timestamp};
-use supercargo_page::INDEX;
 use supercargo_report::moment;
 use supercargo_scheduler::Fork;
 use supercargo_serving::{QueryPage, QueryResponse, Site};
@@ -30,7 +29,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::seeks::Seeks;
-use super::{PATH, data, endpoint, files};
+use super::{NO_COMMAND, PATH, data, endpoint, files};
 use crate::insight::endpoint::Insight;
 use crate::insight::{Checkpoints, FileCatalog, Files, open_record};
 use crate::reload::Generation;
@@ -133,14 +132,7 @@ impl Replay {
 
     /// The page, with a place for the scrub bar.
     pub(super) fn site(self: &Arc<Self>) -> Site {
-        let text = INDEX.text.replacen("<html ", "<html data-replay ", 1);
-        let page = endpoint(move |_| {
-            let text = text.clone();
-            async move { QueryResponse::file(INDEX.content_type, text) }
-        });
-        let mut open = files();
-        open.insert(PATH.to_owned(), page);
-        Site { open, data: self.data() }
+        Site { open: files(&format!("data-replay {NO_COMMAND}")), data: self.data() }
     }
 
     fn data(self: &Arc<Self>) -> BTreeMap<String, QueryPage> {

@@ -1,6 +1,7 @@
 //! The page in a browser of this machine.
 
 use std::io::{self, IsTerminal as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use tokio::task::spawn_blocking;
 
 use super::proxy::Proxy;
 use super::replay::Replay;
-use super::{PATH, files};
+use super::{PATH, files, with_options};
 use crate::cli::output;
 use crate::insight::{FileCatalog, Target};
 use crate::run::stop_signal;
@@ -62,7 +63,12 @@ impl Ui {
         if self.files.is_empty() {
             let needs_file = "--feature-gates and --emulated-version require --from";
             ensure!(!self.features.are_given(), needs_file);
-            return Ok(Site { open: files(), data: Proxy::open(self.target).await?.pages() });
+            // They name the cluster, and the way to it.
+            let options: Vec<_> = std::env::args().skip_while(|it| it != "ui").skip(1).collect();
+            return Ok(Site {
+                open: files(&with_options(&options)),
+                data: Proxy::open(self.target).await?.pages(),
+            });
         }
         let catalog = FileCatalog::new(&self.features, catalog)?;
         let replay = spawn_blocking(move || Replay::open(self.files, self.config, catalog));
@@ -87,6 +93,10 @@ pub(crate) fn open(link: &str) {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(program);
     command.arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Ctrl-C is for this command, and not for a browser that starts here.
+    command.process_group(0);
     // Without a browser, the user opens the link.
-    let _ = command.spawn();
+    if let Ok(mut opening) = command.spawn() {
+        std::thread::spawn(move || opening.wait());
+    }
 }

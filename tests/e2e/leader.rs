@@ -115,7 +115,7 @@ fn a_plugin_of_kubectl_asks_the_leader_by_a_token_for_it_alone() {
         text(&completing.env("KUBECONFIG", &several).output().unwrap().stdout)
     };
     assert!(complete(&["wh"]).starts_with("why\tExplain why"), "{}", complete(&["wh"]));
-    assert_eq!(complete(&["why", "-o", ""]), "table\njson\n:4\n");
+    assert_eq!(complete(&["why", "-o", ""]), "table\nwide\njson\nyaml\nname\n:4\n");
     assert_eq!(complete(&["why", "--context=team", "wi"]), "wide\n:4\n");
     assert_eq!(complete(&["pending", "--context", "tea"]), "team\n:4\n");
 

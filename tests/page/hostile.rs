@@ -212,7 +212,8 @@ fn names_and_messages_are_text_on_every_view() {
                 || browser.text("main"),
             );
             browser.run("document.querySelectorAll('details').forEach((it) => { it.open = true; })");
-            browser.keys("/n");
+            browser.find();
+            browser.keys("n");
             browser.wait_for("#found:not([hidden])", "pending pod");
             looks_harmless(&browser, &view);
         }

@@ -1,5 +1,7 @@
 //! Every view of the demo's page, by mouse and by keyboard, as it changes.
 
+use serde_json::Value;
+
 use super::bed::Door;
 use super::browser::Browser;
 
@@ -67,7 +69,7 @@ fn each_view_shows_and_follows_the_cluster() {
 }
 
 #[test]
-fn a_keyboard_and_a_click_are_enough() {
+fn a_keyboard_is_enough() {
     let Some(browser) = Browser::start() else { return };
     let demo = Door::open(&["demo", "--ui", "--speed=8"]);
     browser.look((1280, 800), "light");
@@ -75,6 +77,11 @@ fn a_keyboard_and_a_click_are_enough() {
     browser.wait_for("h1", "30 nodes hold 194 pods");
     let focused =
         || browser.run("const it = document.activeElement; return it.id || it.className || it.tagName");
+
+    let press = |selector: &str| {
+        browser.tab_to(&format!("document.querySelector('{selector}')"));
+        browser.keys(&ENTER.to_string());
+    };
 
     // The focus goes through all of it, is visible everywhere, and is nowhere caught.
     let mut stops = Vec::new();
@@ -97,7 +104,7 @@ fn a_keyboard_and_a_click_are_enough() {
     assert!(stops.len() < 60, "{stops:?}");
 
     // Search.
-    browser.keys("/");
+    browser.find();
     assert_eq!(browser.run("return document.activeElement.type"), "search");
     browser.keys("giant");
     browser.wait_for("#found", "default/giant-1");
@@ -107,7 +114,8 @@ fn a_keyboard_and_a_click_are_enough() {
     browser.wait_for(".fixes", "request cpu");
     browser.wait_for(".facts", "Unschedulable");
     browser.wait_for(".as-of", "As of ");
-    browser.keys("/giant");
+    browser.find();
+    browser.keys("giant");
     browser.wait_for("#search [role=status]", "1 result");
     // Enter opens nothing that was found for another text, or that is hidden.
     browser.keys(&format!("x{ENTER}"));
@@ -119,70 +127,71 @@ fn a_keyboard_and_a_click_are_enough() {
     // A tile.
     browser.open(&format!("{}#/overview", demo.page()));
     browser.wait_for("h1", "30 nodes");
-    browser.run("document.querySelectorAll('canvas')[2].focus()");
+    browser.tab_to("document.querySelectorAll('canvas')[2]");
     browser.wait_for(".readout", "a-01");
     browser.keys(&RIGHT.to_string());
     browser.wait_for(".readout", "a-02");
     browser.keys(&ENTER.to_string());
     browser.wait_for("h1", "a-02 (zone a, pool general) holds");
 
-    // What if, by clicking, and one more change by the form.
-    browser.click(".actions a");
+    // What if by its link, and one more change by the form.
+    press(".actions a");
     browser.wait_for("h1", "worse off");
     browser.wait_for(".chips", "Drain a-02");
-    browser.click("input[name=target]");
+    browser.tab_to("document.querySelector('input[name=target]')");
     browser.keys(&format!("a-03{ENTER}"));
     browser.wait_for(".chips", "Drain a-03");
     browser.wait_for("table", "a-03");
-    browser.click(".chips a");
+    press(".chips a");
     let chips = || browser.run("return document.querySelectorAll('.chips li').length");
     browser.wait_for("h1", "worse off");
     assert_eq!(chips(), 1);
 
     // Another verb by keyboard, and two runs beside each other.
-    browser.click(".actions a");
+    press(".actions a");
     browser.wait_for("h1", "Choose what changes");
-    browser.run("document.querySelector('input[name=verb]').focus()");
+    browser.tab_to("document.querySelector('input[name=verb]')");
     browser.keys(&RIGHT.to_string());
-    browser.click("input[name=target]");
+    browser.tab_to("document.querySelector('input[name=target]')");
     browser.keys(&format!("b-01{ENTER}"));
     browser.wait_for(".chips", "Fail b-01");
     browser.wait_for("table", "Runs beside each other");
     browser.wait_for("tbody tr:nth-child(1)", "worse off");
     browser.wait_for("tbody tr:nth-child(2)", "worse off");
-    browser.click("tbody tr:nth-child(2) .actions a");
+    press("tbody tr:nth-child(2) .actions a");
     browser.wait_for(".chips", "Drain a-03");
     browser.wait_for("tbody tr:nth-child(2)", "Fail b-014");
-    browser.click("tbody tr:nth-child(2) .actions a:last-child");
+    press("tbody tr:nth-child(2) .actions a:last-child");
     browser.wait_for(".actions", "Keep this run");
     browser.wait_for("main .table th[scope=col]", "Pod");
 
     // Decisions, which stay while the page is paused.
     browser.open(&format!("{}#/decisions", demo.page()));
     browser.wait_for("h1", "The last 200 decisions");
-    browser.run("document.getElementById('pause').focus()");
+    browser.tab_to("document.getElementById('pause')");
     browser.keys(" ");
     browser.wait_for("#state", "paused");
-    browser.click(".segments a:nth-child(3)");
+    press(".segments a:nth-child(3)");
     browser.wait_for("tbody .wide", "nodes are available");
     browser.wait_for(".segments [aria-current]", "Failed");
     assert_eq!(browser.text("#pause"), "Continue");
-    browser.click("tbody a");
+    press("tbody a");
     browser.wait_for(".lanes", "Rejected");
     browser.wait_for("article > section", "attempt 1 failed");
 
     // Other weights choose another node, or not.
-    browser.keys("/web-02");
+    browser.find();
+    browser.keys("web-02");
     browser.wait_for("#found:not([hidden])", "default/web-02");
     browser.keys(&ENTER.to_string());
     browser.wait_for("h1", "default/web-02 is on node");
     browser.wait_for(".key[role=status]", "c-02");
-    browser.run("document.querySelector('input[type=range]').focus()");
+    browser.tab_to("document.querySelector('input[type=range]')");
     browser.keys(&RIGHT.to_string());
     browser.wait_for(".key[role=status]", "With these weights, ");
     browser.check("weights");
     // Another node beside it leaves the control in place.
-    browser.run("document.querySelectorAll('select')[1].focus()");
+    browser.tab_to("document.querySelectorAll('select')[1]");
     browser.keys(&DOWN.to_string());
     browser.keys(&ENTER.to_string());
     assert_eq!(focused(), "SELECT");
@@ -191,12 +200,13 @@ fn a_keyboard_and_a_click_are_enough() {
     browser.wait_for("h1", "worse off");
 
     // Colours by hand, and the same as JSON.
-    browser.click("#theme");
-    browser.click("#theme");
+    press("#theme");
+    press("#theme");
     assert_eq!(browser.run("return document.documentElement.dataset.theme"), "dark");
     browser.check("dark by hand");
-    browser.click(".elsewhere summary");
+    press(".elsewhere summary");
     browser.wait_for(".elsewhere pre", "insight.supercargo.dev/v1alpha1");
-    assert_eq!(browser.text(".elsewhere code"), "kubectl supercargo what-if --drain=a-03");
+    // No command asks a demo.
+    assert_eq!(browser.run("return document.querySelector('.elsewhere code')"), Value::Null);
     assert_eq!(browser.console(), [] as [String; 0]);
 }

@@ -11,6 +11,8 @@ use crate::moment;
 
 /// The most decisions in an answer.
 const MOST_DECISIONS: usize = 200;
+/// The most entries of the log that an answer takes.
+const MOST_ENTRIES: usize = 20_000;
 
 /// A decision, and since when its pod had waited, if the log reaches that far.
 struct Decision {
@@ -24,11 +26,11 @@ pub fn decisions(fork: &Fork) -> Value {
     json!({ "kind": "Decisions", "decisions": decisions.iter().map(Decision::json).collect::<Vec<_>>() })
 }
 
-/// Looks back until the start of each wait is known.
-fn newest(entries: impl DoubleEndedIterator<Item = Entry>) -> Vec<Decision> {
+/// Looks back until the start of each wait is known, or for long enough.
+fn newest(entries: impl Iterator<Item = Entry>) -> Vec<Decision> {
     let mut decisions = Vec::new();
     let mut waits: BTreeMap<PodKey, Vec<usize>> = BTreeMap::new();
-    for entry in entries.rev() {
+    for entry in entries.take(MOST_ENTRIES) {
         match entry.what {
             Happening::Chosen(..) | Happening::Failed(..) if decisions.len() < MOST_DECISIONS => {
                 waits.entry(entry.pod.clone()).or_default().push(decisions.len());
@@ -86,7 +88,7 @@ mod tests {
 
     /// The names of the pods, and how long they waited.
     fn shown(entries: &[Entry]) -> Vec<(String, Value)> {
-        let decisions = newest(entries.iter().cloned());
+        let decisions = newest(entries.iter().rev().cloned());
         let row = |it: &Decision| (it.entry.pod.name.to_string(), it.json()["waitedMillis"].clone());
         decisions.iter().map(row).collect()
     }

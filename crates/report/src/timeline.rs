@@ -183,6 +183,35 @@ mod tests {
         timeline(&pod("p").build().key(), &history(happenings), Width::Usual)
     }
 
+    /// The page draws a lane for each state. Two events leave it as it is.
+    #[test]
+    fn the_page_knows_the_state_after_each_event() {
+        let script = supercargo_page::ASSETS.iter().find(|asset| asset.name == "timeline.js").unwrap();
+        let text = || "x".into();
+        for happening in [
+            Happening::Added,
+            Happening::Gated(text()),
+            Happening::Released,
+            Happening::Woken(text()),
+            Happening::Chosen(text(), attempt(1)),
+            Happening::Waits(text()),
+            Happening::Permitted,
+            Happening::Bound(text()),
+            Happening::Failed(text(), attempt(1)),
+            Happening::Preempts(text(), 1),
+            Happening::PreemptedBy { namespace: text(), name: text() },
+            Happening::GaveUp(text()),
+            Happening::BoundElsewhere(text()),
+            Happening::Deleted,
+            Happening::Ended,
+        ] {
+            let entry = history(vec![(0, happening)]).entries.remove(0);
+            let event = entry_json(&entry)["event"].as_str().unwrap().to_owned();
+            let is_known = script.text.contains(&format!("[\"{event}\", "));
+            assert_eq!(is_known, !event.starts_with("Preempt"), "{event}");
+        }
+    }
+
     #[test]
     fn a_pod_is_followed_from_its_queue_to_its_node() {
         let text = shown(vec![

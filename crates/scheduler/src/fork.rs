@@ -6,7 +6,7 @@ use supercargo_framework::objects::Objects;
 use supercargo_framework::pod::PodKey;
 use supercargo_framework::signature::Signature;
 use supercargo_framework::{Features, Now, PodInfo};
-use supercargo_timeline::{Entry, History, Noted};
+use supercargo_timeline::{Entry, History};
 
 use crate::fits::Fits;
 use crate::scheduler::{BuildError, Options, Scheduler};
@@ -122,11 +122,9 @@ impl Fork {
         self.scheduler.history(pod)
     }
 
-    /// What happened to all pods, the oldest first, as far as the scheduler notes that.
-    pub fn happenings(&self) -> impl DoubleEndedIterator<Item = Entry> {
-        let mut notes: Vec<_> = self.scheduler.timeline.notes().collect();
-        notes.sort_by_key(Noted::time);
-        notes.into_iter().map(|note| note.entry())
+    /// What happened to all pods, the newest first, as far as the scheduler notes that.
+    pub fn happenings(&self) -> impl Iterator<Item = Entry> {
+        self.scheduler.timeline.newest().map(|note| note.entry())
     }
 
     /// The objects of kinds other than pods and nodes.

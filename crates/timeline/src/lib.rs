@@ -7,7 +7,9 @@
 mod entry;
 mod segment;
 
+use std::collections::BinaryHeap;
 use std::hash::BuildHasher as _;
+use std::iter::Peekable;
 use std::sync::Arc;
 
 use supercargo_framework::Timestamp;
@@ -88,6 +90,19 @@ impl Timeline {
     /// All entries; those of a namespace in their order.
     pub fn notes(&self) -> impl Iterator<Item = Noted<'_>> {
         self.parts.iter().flat_map(Part::notes)
+    }
+
+    /// All entries, the newest first.
+    pub fn newest(&self) -> impl Iterator<Item = Noted<'_>> {
+        let mut parts: Vec<_> = self.parts.iter().map(|part| part.notes().rev().peekable()).collect();
+        let next = |(at, part): (usize, &mut Peekable<_>)| Some((Noted::time(part.peek()?), at));
+        let mut heads: BinaryHeap<_> = parts.iter_mut().enumerate().filter_map(next).collect();
+        std::iter::from_fn(move || {
+            let (_, at) = heads.pop()?;
+            let newest = parts[at].next();
+            heads.extend(next((at, &mut parts[at])));
+            newest
+        })
     }
 
     /// The time from which on nothing was dropped; `None` if nothing was.

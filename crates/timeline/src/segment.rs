@@ -76,7 +76,7 @@ impl Segment {
         self.entries.len() * size_of::<Packed>() + self.text.len()
     }
 
-    fn notes(&self) -> impl Iterator<Item = Noted<'_>> {
+    fn notes(&self) -> impl DoubleEndedIterator<Item = Noted<'_>> {
         self.entries.iter().map(|packed| Noted { segment: self, packed })
     }
 
@@ -162,7 +162,7 @@ impl Part {
         self.notes().next().map(|first| first.time()).filter(|_| self.is_cut)
     }
 
-    pub(crate) fn notes(&self) -> impl Iterator<Item = Noted<'_>> {
+    pub(crate) fn notes(&self) -> impl DoubleEndedIterator<Item = Noted<'_>> {
         self.closed.iter().map(|segment| &**segment).chain(once(&self.open)).flat_map(Segment::notes)
     }
 }

@@ -83,6 +83,16 @@ fn a_namespace_that_fills_the_log_drops_its_own_entries() {
 }
 
 #[test]
+fn the_newest_entries_of_all_namespaces_come_first() {
+    let mut timeline = timeline(usize::MAX);
+    for time in 0..500 {
+        timeline.add(time, &key(&format!("team-{}", time % 7), "p"), Happening::Added);
+    }
+    let times: Vec<i64> = timeline.newest().map(|note| note.time().0).collect();
+    assert_eq!(times, (0..500).rev().collect::<Vec<_>>());
+}
+
+#[test]
 fn a_log_that_is_off_keeps_nothing() {
     let (mut off, p) = (timeline(0), key("default", "p"));
     off.add(0, &p, Happening::Added);
@@ -207,6 +217,7 @@ proptest! {
             left += history.entries.len();
         }
         prop_assert_eq!(timeline.count(), left);
+        prop_assert_eq!(timeline.newest().count(), left);
         // A copy that drops nothing has segments with the same content.
         let mut again = self::timeline(usize::MAX);
         again.replace(&timeline.notes().map(|note| note.entry()).collect::<Vec<_>>(), timeline.begin());

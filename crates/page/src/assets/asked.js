@@ -27,6 +27,8 @@ import { arrange, capital, commandOf, el, keepRows, printable, problem, set, tim
 
 /** The shortest time between two questions, in milliseconds. */
 const PERIOD = 4_000;
+/** A view waits for at most one part in this many of the time. */
+const SHARE = 10;
 /** What is asked about is not there, or no longer. */
 const GONE = [404, 422];
 
@@ -149,7 +151,8 @@ function jsonDetails(words) {
     };
     details.addEventListener("toggle", write);
     json.addEventListener("blur", () => setTimeout(writeUnlessUsed));
-    const footer = el("footer", { class: "elsewhere", hidden: true }, words && commandOf(words), details);
+    const command = words && commandOf(words);
+    const footer = el("footer", { class: "elsewhere", hidden: true }, command, details);
     /** @param {unknown} newest */
     const fill = (newest) => {
         data = newest;
@@ -201,11 +204,11 @@ class Parts {
  *
  * @param {import("./main.js").Context} context
  * @param {Load} load
- * @param {number} [period] The shortest time between two calls, in milliseconds.
+ * @param {number} [period] The shortest time between two calls, in milliseconds: longer if they take long.
  */
 export async function again({ live, signal }, load, period = PERIOD) {
     // Nobody waits for a record to change by itself.
-    const shortest = live.isReplay ? 0 : period;
+    let shortest = live.isReplay ? 0 : period;
     let isBusy = false;
     let asked = -Infinity;
     let isDue = false;
@@ -216,6 +219,7 @@ export async function again({ live, signal }, load, period = PERIOD) {
         asked = performance.now();
         // A pause may have begun meanwhile. After it, the stream brings a new state.
         await load(() => live.isPaused && !isFirst);
+        if (!live.isReplay) shortest = Math.max(period, SHARE * (performance.now() - asked));
         isBusy = false;
     };
     const changed = () => { isDue = true; };

@@ -270,9 +270,13 @@ export function copyButton(label, text) {
     return button;
 }
 
-/** The command that asks the same. @param {string[]} words */
+/** The options of the command that serves this page; `null` if no command asks what the page asks. @type {string[] | null} */
+const OPTIONS = JSON.parse(document.documentElement.dataset.options ?? "[]");
+
+/** The command that asks the same, if there is one. @param {string[]} words */
 export function commandOf(words) {
-    const command = ["kubectl", "supercargo", ...words.map(quoted)].join(" ");
+    if (OPTIONS === null) return null;
+    const command = ["kubectl", "supercargo", ...[...words, ...OPTIONS].map(quoted)].join(" ");
     return el("div", { class: "command" }, el("code", {}, command), copyButton("Copy as kubectl", command));
 }
 

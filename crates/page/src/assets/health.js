@@ -32,7 +32,9 @@ export function health({ live, root, signal }) {
             section("This page", table("How current it is", [{ name: "What" }, { name: "Value", number: true }], page, cells)),
             el("p", { class: "quiet" }, "The page reads copies of the scheduler's state. Copying takes at most 1 % of the scheduler's time, however many pages are open.")));
     };
-    const timer = setInterval(show, 1_000);
+    const timer = setInterval(() => {
+        if (!live.isPaused) show();
+    }, 1_000);
     signal.addEventListener("abort", () => clearInterval(timer));
     show();
 }

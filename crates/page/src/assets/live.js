@@ -17,8 +17,8 @@ const SILENCE = 20_000;
 const GRACE = 2_500;
 const FIRST_RETRY = 500;
 const LAST_RETRY = 5_000;
-/** A page that nobody sees asks for nothing after this time. */
-const HIDDEN = 60_000;
+/** A page that nobody sees asks for nothing after this time: a browser has few connections to a server. */
+const HIDDEN = 10_000;
 
 /** @returns {Moment} */
 function now() {
@@ -143,7 +143,14 @@ export class Live {
         }
         if (!this.model || (kind === "heartbeat" && !isNewer)) return;
         // The overview may be the same, and other answers not.
-        for (const listener of this.listeners) listener(this.model, changed);
+        for (const listener of this.listeners) {
+            try {
+                listener(this.model, changed);
+            } catch (error) {
+                // The stream goes on for the others.
+                reportError(error);
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ const PAUSE = 200;
 
 /** @param {HTMLElement} place */
 export function search(place) {
-    const input = /** @type {HTMLInputElement} */ (el("input", { type: "search", placeholder: "Pods and nodes ( / )", "aria-label": "Search pods and nodes", autocomplete: "off", spellcheck: "false" }));
+    const input = /** @type {HTMLInputElement} */ (el("input", { type: "search", placeholder: "Pods and nodes (Ctrl K)", "aria-keyshortcuts": "Control+K", "aria-label": "Search pods and nodes", autocomplete: "off", spellcheck: "false" }));
     const found = el("ul", { id: "found", hidden: true });
     const status = el("p", { class: "unseen", role: "status" });
     place.append(input, found, status);
@@ -76,8 +76,8 @@ export function search(place) {
         if (!place.contains(/** @type {Node | null} */ (event.relatedTarget))) close();
     });
     addEventListener("keydown", (event) => {
-        const busy = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
-        if (event.key !== "/" || busy || event.ctrlKey || event.metaKey || event.altKey) return;
+        // With Ctrl or Command: a letter alone could come from speech input.
+        if (event.key !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return;
         event.preventDefault();
         input.focus();
         input.select();

@@ -10,7 +10,8 @@ import { duration, el, section, table, time } from "./dom.js";
 const STATES = new Map([
     ["Added", "queued"], ["Released", "queued"], ["Woken", "queued"], ["GaveUp", "queued"],
     ["Gated", "held"], ["Failed", "waiting"], ["Waits", "permit"],
-    ["Chosen", "binding"], ["Permitted", "binding"], ["Bound", null], ["Deleted", null],
+    ["Chosen", "binding"], ["Permitted", "binding"],
+    ["Bound", null], ["BoundElsewhere", null], ["Deleted", null], ["Ended", null],
 ]);
 /** Lanes from top to bottom. @type {[string, string][]} */
 const LANES = [["held", "Held"], ["queued", "Queued"], ["waiting", "Rejected"], ["permit", "On Permit"], ["binding", "Binding"]];

@@ -6,7 +6,7 @@ import { bar, count, el, fragment, go, name, nodeLink, patch, podLink, printable
 
 /** @typedef {{ title: string, of: "node" | "pod", counted?: boolean }} Verb */
 
-/** In the order in which the scheduler applies them. @type {Map<string, Verb>} */
+/** The scheduler adds nodes first, and drains last. @type {Map<string, Verb>} */
 const VERBS = new Map(Object.entries({
     drain: { title: "Drain", of: "node" },
     fail: { title: "Fail", of: "node" },
