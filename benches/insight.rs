@@ -18,7 +18,7 @@ use supercargo_benches::{
 };
 use supercargo_framework::PodInfo;
 use supercargo_framework::testing::pod;
-use supercargo_scheduler::{Fork, Input, Notification, Options};
+use supercargo_scheduler::{Fork, ForkPace, Input, Notification, Options};
 
 /// The default of `--timeline-memory`.
 const LOG_MEMORY: usize = 8 << 20;
@@ -42,9 +42,9 @@ struct Args {
     /// Milliseconds of one side of a round
     #[arg(long, default_value_t = 1000)]
     length: u64,
-    /// Forks a second
+    /// Questions a second
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    forks: u32,
+    questions: u32,
     #[command(flatten)]
     run: RunArgs,
     #[command(flatten)]
@@ -89,24 +89,26 @@ fn log(args: &Args, progress: Progress) -> Result<Comparison> {
         }
         rounds.push(sides);
     }
-    Ok(Comparison { title: "the log of what happened to pods", sides: ["off", "on"], rounds, forks: None })
+    Ok(Comparison { title: "the log of what happened to pods", sides: ["off", "on"], rounds, asked: None })
 }
 
 /// Nobody asks, and somebody asks.
 fn questions(args: &Args, progress: Progress) -> Result<Comparison> {
     let mut cluster = Cluster::new(args, LOG_MEMORY);
-    let (mut rounds, mut forks) = (Vec::new(), 0);
+    let (mut rounds, mut questions, mut forks) = (Vec::new(), 0, 0);
     for round in 0..args.rounds {
         progress.at("questions", "round", round, args.rounds);
         let mut sides = [Times::default(); 2];
         for side in in_turn(round) {
-            sides[side] =
-                if side == 0 { cluster.round(args, None)? } else { asked(&mut cluster, args, &mut forks)? };
+            sides[side] = match side {
+                0 => cluster.round(args, None)?,
+                _ => asked(&mut cluster, args, (&mut questions, &mut forks))?,
+            };
         }
         rounds.push(sides);
     }
-    ensure!(forks >= args.rounds, "{forks} forks were taken");
-    Ok(Comparison { title: "questions", sides: ["none", "asked"], rounds, forks: Some(forks) })
+    ensure!(questions >= args.rounds, "{questions} questions were asked");
+    Ok(Comparison { title: "questions", sides: ["none", "asked"], rounds, asked: Some((questions, forks)) })
 }
 
 /// The sides of a round, in an order that changes.
@@ -117,43 +119,61 @@ fn in_turn(round: usize) -> [usize; 2] {
 /// A request for a fork, with plugins for it: plugins serve one thread.
 struct Request {
     options: Options,
-    answer: Sender<Fork>,
+    answer: Sender<Shared>,
+}
+
+/// A fork, and until when it may be used.
+struct Shared {
+    fork: Fork,
+    until: Instant,
 }
 
 /// A round in which another thread asks.
-fn asked(cluster: &mut Cluster, args: &Args, forks: &mut usize) -> Result<Times> {
+fn asked(cluster: &mut Cluster, args: &Args, (questions, forks): (&mut usize, &mut usize)) -> Result<Times> {
     let (sender, requests) = channel();
     let is_over = AtomicBool::new(false);
-    let interval = Duration::from_secs(1) / args.forks;
+    let interval = Duration::from_secs(1) / args.questions;
     scope(|scope| {
         let asker = scope.spawn(|| ask(sender, &is_over, interval));
         let times = cluster.round(args, Some(&requests));
         is_over.store(true, Ordering::Relaxed);
         // A request that came too late fails.
         drop(requests);
-        *forks += asker.join().map_err(|_| anyhow::anyhow!("the asker panicked"))?;
+        let (asked, taken) = asker.join().map_err(|_| anyhow::anyhow!("the asker panicked"))?;
+        (*questions, *forks) = (*questions + asked, *forks + taken);
         times
     })
 }
 
-/// Asks until the round is over. Returns the number of forks.
-fn ask(requests: Sender<Request>, is_over: &AtomicBool, interval: Duration) -> usize {
+/// Asks until the round is over. Returns the number of questions, and that of forks.
+fn ask(requests: Sender<Request>, is_over: &AtomicBool, interval: Duration) -> (usize, usize) {
     let pending = Arc::new(too_big_pod("pending"));
-    let mut forks = 0;
+    let (mut questions, mut forks) = (0, 0);
+    let mut kept: Option<Shared> = None;
     while !is_over.load(Ordering::Relaxed) {
         let began = Instant::now();
-        let (answer, fork) = channel();
-        let sent = requests.send(Request { options: default_options(), answer });
-        let Some(fork) = sent.ok().and_then(|()| fork.recv().ok()) else { break };
+        kept = kept.filter(|kept| began < kept.until);
+        let shared = match kept.take() {
+            Some(shared) => shared,
+            None => {
+                let (answer, shared) = channel();
+                let sent = requests.send(Request { options: default_options(), answer });
+                let Some(shared) = sent.ok().and_then(|()| shared.recv().ok()) else { break };
+                forks += 1;
+                shared
+            }
+        };
         // Askers share a fork: each copies it.
-        let mut copy = fork.fork(default_options()).expect("the default options make a scheduler");
+        let mut copy = shared.fork.fork(default_options()).expect("the default options make a scheduler");
         let why = copy.why(&pending).expect("the pod has no claims");
         assert!(why.feasible.is_empty(), "the pod fits nowhere");
-        forks += 1;
-        drop((fork, copy));
+        questions += 1;
+        kept = Some(shared);
         sleep(interval.saturating_sub(began.elapsed()));
+        // As the endpoint does.
+        kept = kept.filter(|kept| Instant::now() < kept.until);
     }
-    forks
+    (questions, forks)
 }
 
 /// A scheduler, and the pods that come and go.
@@ -163,6 +183,7 @@ struct Cluster {
     /// The pods of the last batches, as they were created.
     live: VecDeque<Vec<Arc<PodInfo>>>,
     first: Arc<PodInfo>,
+    pace: ForkPace,
 }
 
 /// The times of a batch or a round, and the number of its pods.
@@ -182,7 +203,13 @@ impl Cluster {
             let on_it = on_it.node(&format!("node-{}", i % args.nodes)).build();
             bench.handle(Input::AssignedPod(Notification::Added(Arc::new(on_it))));
         }
-        let mut cluster = Self { bench, created: 0, live: VecDeque::new(), first: Arc::new(new_pod(0)) };
+        let mut cluster = Self {
+            bench,
+            created: 0,
+            live: VecDeque::new(),
+            first: Arc::new(new_pod(0)),
+            pace: ForkPace::default(),
+        };
         cluster.batch(None);
         cluster
     }
@@ -216,9 +243,13 @@ impl Cluster {
         let cycles = time_of(|| {
             while bench.schedule_and_bind() {}
             if let Some(request) = requests.and_then(|requests| requests.try_recv().ok()) {
+                let began = Instant::now();
                 let fork = bench.scheduler.fork(bench.now, request.options);
+                let fork = fork.expect("the default options make a scheduler");
+                let copied = bench.scheduler.cache().copied();
+                let until = Instant::now() + self.pace.share_for(began.elapsed(), copied);
                 // The asker may have gone.
-                _ = request.answer.send(fork.expect("the default options make a scheduler"));
+                _ = request.answer.send(Shared { fork, until });
             }
         });
         let deleted = time_of(|| {
@@ -244,13 +275,17 @@ struct Comparison {
     sides: [&'static str; 2],
     rounds: Vec<[Times; 2]>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    forks: Option<usize>,
+    /// The numbers of questions and of forks.
+    asked: Option<(usize, usize)>,
 }
 
 impl Comparison {
     fn table(&self) -> String {
         let pods: usize = self.rounds.iter().flatten().map(|times| times.pods).sum();
-        let forks = self.forks.map(|forks| format!(", {} forks", grouped(forks as u64))).unwrap_or_default();
+        let asked = |(questions, forks)| {
+            format!(", {} questions, {} forks", grouped(questions as u64), grouped(forks as u64))
+        };
+        let forks = self.asked.map(asked).unwrap_or_default();
         let [one, other] = self.sides;
         format!(
             "{}: {} rounds, {} pods{forks}\n\n{:8} {one:>11} {other:>11} {:>9}   range\n{}{}\n",

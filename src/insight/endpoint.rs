@@ -15,7 +15,7 @@ use parking_lot::Mutex as BlockingMutex;
 use supercargo_client::api::full_text;
 use supercargo_client::host::Clock;
 use supercargo_framework::Timestamp;
-use supercargo_scheduler::Fork;
+use supercargo_scheduler::{Fork, ForkPace};
 use supercargo_serving::{QueryPage, QueryResponse};
 use supercargo_telemetry::metrics::Metrics;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
@@ -55,8 +55,6 @@ const MOST_BYTES: usize = 64 << 20;
 /// The most questions that are answered at once, and those that wait besides.
 const MOST_RUNNING: usize = 2;
 const MOST_WAITING: usize = 8;
-/// Copying may take one part of the owner's time in this many.
-const SHARE: u32 = 100;
 /// The memory for the evaluation tables of a copy.
 const TABLE_MEMORY: usize = 16 << 20;
 
@@ -133,6 +131,7 @@ pub(crate) struct Insight {
     synced: CancellationToken,
     /// The last copy of the state, while it may be used.
     kept: Mutex<Option<Arc<SharedFork>>>,
+    pace: BlockingMutex<ForkPace>,
     places: Arc<Semaphore>,
     running: Arc<Semaphore>,
 }
@@ -165,7 +164,8 @@ impl Insight {
         let semaphore = |places| Arc::new(Semaphore::new(places));
         let (places, running) = (semaphore(MOST_RUNNING + MOST_WAITING), semaphore(MOST_RUNNING));
         let kept = Mutex::default();
-        Self { mailbox, clock, generations, catalog, metrics, synced, kept, places, running }
+        let pace = BlockingMutex::default();
+        Self { mailbox, clock, generations, catalog, metrics, synced, kept, pace, places, running }
     }
 
     /// Whether the scheduler knows the cluster.
@@ -284,12 +284,13 @@ impl Insight {
         let copy = self.mailbox.ask(move |scheduler| {
             let (began, now) = (Instant::now(), clock.now());
             let is_current = scheduler.reconfigurations() + 1 == number;
-            (is_current.then(|| scheduler.fork(now, options)), now.wall, began.elapsed())
+            let fork = is_current.then(|| scheduler.fork(now, options));
+            (fork, now.wall, began.elapsed(), scheduler.cache().copied())
         });
-        let (fork, as_of, took) = copy.await.context("the scheduler has stopped")?;
+        let (fork, as_of, took, copied) = copy.await.context("the scheduler has stopped")?;
         let fork = fork.context("the configuration is being replaced; ask again")??;
         self.metrics.state_copied(took);
-        let until = Instant::now() + took * SHARE;
+        let until = Instant::now() + self.pace.lock().share_for(took, copied);
         let new = Arc::new(SharedFork { fork: BlockingMutex::new(fork), config, as_of, until });
         let old = kept.replace(Arc::clone(&new));
         tokio::spawn(forget(Arc::downgrade(&self), until));

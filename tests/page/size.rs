@@ -91,6 +91,11 @@ fn large_clusters_are_drawn() {
         runtime.spawn(server.serve(site(nodes), Arc::new(drop), stop.clone()));
         browser.open(&link);
         browser.wait_for("h1", text);
+        let first = browser.run("return performance.now()").as_f64().unwrap();
+        let update = time_of_an_update(&browser);
+        println!("{nodes} nodes: first view {first:.0} ms, update {update:.1} ms");
+        // Machines of CI are slow, and others use them: ten times the goals.
+        assert!(first < 10_000.0 && update < 80.0, "{nodes} nodes: {first} ms, {update} ms");
         // A change draws only its tiles.
         let [before, after] = [0, 200].map(|cpu| cluster(nodes, cpu));
         let changes = after.changes_since(&before).unwrap().json(&after);
@@ -140,14 +145,9 @@ fn large_clusters_are_drawn() {
     }
 }
 
-/// Milliseconds from the navigation to the first view, and of the main thread for an update.
-#[test]
-#[ignore = "a measurement: docs/page.md has the command"]
-fn measure_the_first_view_and_updates() {
-    const UPDATES: usize = 50;
-    let browser = Browser::start().expect("a browser is installed");
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    browser.look((1600, 1000), "light");
+/// Milliseconds of the main thread for an update, on average.
+fn time_of_an_update(browser: &Browser) -> f64 {
+    const UPDATES: usize = 20;
     browser.devtools("Performance.enable", &json!({}));
     let busy = || {
         let metrics = browser.devtools("Performance.getMetrics", &json!({}));
@@ -155,27 +155,15 @@ fn measure_the_first_view_and_updates() {
         let tasks = metrics.iter().find(|metric| metric["name"] == "TaskDuration").unwrap();
         tasks["value"].as_f64().unwrap() * 1000.0
     };
-    for (nodes, text) in CLUSTERS {
-        let stop = CancellationToken::new();
-        let server = runtime.block_on(Loopback::bind("/insight/")).unwrap();
-        let link = server.link();
-        runtime.spawn(server.serve(site(nodes), Arc::new(drop), stop.clone()));
-        browser.open(&link);
-        browser.wait_for("h1", text);
-        let first = browser.run("return performance.now()").as_f64().unwrap();
-        let before = busy();
-        browser.run(&format!(
-            "return new Promise((resolve) => {{
-                let updates = 0;
-                const observer = new MutationObserver(() => {{ if (++updates === {UPDATES}) resolve(); }});
-                observer.observe(document.querySelector('.map'), {{ attributes: true }});
-            }})"
-        ));
-        let update = (busy() - before) / UPDATES as f64;
-        println!("{nodes} nodes: first view {first:.0} ms, update {update:.1} ms");
-        browser.open("about:blank");
-        stop.cancel();
-    }
+    let before = busy();
+    browser.run(&format!(
+        "return new Promise((resolve) => {{
+            let updates = 0;
+            const observer = new MutationObserver(() => {{ if (++updates === {UPDATES}) resolve(); }});
+            observer.observe(document.querySelector('.map'), {{ attributes: true }});
+        }})"
+    ));
+    (busy() - before) / UPDATES as f64
 }
 
 /// What a browser receives.

@@ -43,13 +43,13 @@ fn each_view_shows_and_follows_the_cluster() {
         browser.wait_for("h1", sentence);
         browser.check_reflow(view);
     };
-    for size in [(1440, 900), (1024, 768), (360, 740)] {
-        for scheme in ["light", "dark"] {
-            browser.look(size, scheme);
-            for view in VIEWS {
-                show(view);
-                browser.check(view.0);
-            }
+    for (size, scheme) in
+        [((1440, 900), "light"), ((1024, 768), "dark"), ((360, 740), "light"), ((360, 740), "dark")]
+    {
+        browser.look(size, scheme);
+        for view in VIEWS {
+            show(view);
+            browser.check(view.0);
         }
     }
     // 400 % of 1,280 pixels.

@@ -59,6 +59,11 @@ pub struct Cache {
 }
 
 impl Cache {
+    /// How many nodes and pods have been copied because a [fork](Self::fork) shares them.
+    pub fn copied(&self) -> u64 {
+        self.nodes.copied() + self.pods.copied()
+    }
+
     /// A copy for a scheduler with new tables: they need no earlier changes.
     #[must_use]
     pub fn fork(&self) -> Self {

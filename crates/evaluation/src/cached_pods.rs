@@ -66,11 +66,12 @@ const SHARDS: usize = 256;
 pub(crate) struct CachedPods {
     shards: Box<[Arc<FxHashSet<CachedPod>>]>,
     len: usize,
+    copied: u64,
 }
 
 impl Default for CachedPods {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Arc::default()).collect(), len: 0 }
+        Self { shards: (0..SHARDS).map(|_| Arc::default()).collect(), len: 0, copied: 0 }
     }
 }
 
@@ -86,17 +87,31 @@ impl CachedPods {
     /// Adds a pod that is not among them.
     pub(crate) fn insert(&mut self, pod: CachedPod) {
         let shard = shard_of(&pod.pod.uid);
+        self.count_copies(shard);
         self.len += usize::from(Arc::make_mut(&mut self.shards[shard]).insert(pod));
     }
 
     pub(crate) fn take(&mut self, uid: &Uid) -> Option<CachedPod> {
-        let shard = &mut self.shards[shard_of(uid)];
+        let shard = shard_of(uid);
         // A shared shard is copied only if it changes.
-        if !shard.contains(uid) {
+        if !self.shards[shard].contains(uid) {
             return None;
         }
         self.len -= 1;
-        Arc::make_mut(shard).take(uid)
+        self.count_copies(shard);
+        Arc::make_mut(&mut self.shards[shard]).take(uid)
+    }
+
+    fn count_copies(&mut self, shard: usize) {
+        let shard = &self.shards[shard];
+        if Arc::strong_count(shard) > 1 {
+            self.copied += shard.len() as u64;
+        }
+    }
+
+    /// How many pods have been copied because shards that a copy shares have changed.
+    pub(crate) fn copied(&self) -> u64 {
+        self.copied
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &CachedPod> {

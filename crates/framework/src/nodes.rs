@@ -49,6 +49,7 @@ pub struct Nodes {
     with_affinity: BTreeSet<NodeIndex>,
     with_required_anti_affinity: BTreeSet<NodeIndex>,
     affinity_keys: AffinityKeys,
+    copied: u64,
 }
 
 impl Nodes {
@@ -155,7 +156,11 @@ impl Nodes {
 
     /// Changes a node in place.
     pub fn update<R>(&mut self, index: NodeIndex, change: impl FnOnce(&mut NodeInfo) -> R) -> Option<R> {
-        let info = Arc::make_mut(self.slots.get_mut(index.0 as usize)?.as_mut()?);
+        let slot = self.slots.get_mut(index.0 as usize)?.as_mut()?;
+        if Arc::strong_count(slot) > 1 {
+            self.copied += 1 + slot.pods().len() as u64;
+        }
+        let info = Arc::make_mut(slot);
         let (came, were) = (info.affinity_arrivals(), info.pods_with_affinity().len());
         let result = change(info);
         if info.affinity_arrivals() != came {
@@ -166,6 +171,11 @@ impl Nodes {
         self.follow(index);
         self.forget_affinity(gone);
         Some(result)
+    }
+
+    /// How many nodes and pods have been copied because nodes that a copy shares have changed.
+    pub fn copied(&self) -> u64 {
+        self.copied
     }
 
     /// Replaces the node object of a node.

@@ -1,6 +1,7 @@
 //! A copy of the scheduler's state, for questions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use supercargo_framework::objects::Objects;
 use supercargo_framework::pod::PodKey;
@@ -21,6 +22,30 @@ pub struct Fork {
     pub(crate) scheduler: Scheduler,
     now: Now,
     stop: Box<dyn Fn() -> bool + Send>,
+}
+
+/// How long those who ask share a fork: forks then take at most one part in a hundred of the
+/// owner's time. A fork costs the time in which it is made, and that in which the first change of
+/// each node copies the node.
+#[derive(Clone, Debug, Default)]
+pub struct ForkPace {
+    copied: u64,
+}
+
+impl ForkPace {
+    const SHARE: u32 = 100;
+    /// What the copy of a pod costs, roughly: it is in no cache of the processor.
+    const COPY: Duration = Duration::from_nanos(150);
+    /// Longer, an answer would be too old.
+    const LONGEST: Duration = Duration::from_secs(5);
+
+    /// How long a new fork is shared, by the time that it took and [`Cache::copied`] at that time.
+    /// It will cost as much later as the last one did.
+    pub fn share_for(&mut self, took: Duration, copied: u64) -> Duration {
+        let since = copied.saturating_sub(std::mem::replace(&mut self.copied, copied));
+        let later = Self::COPY * u32::try_from(since).unwrap_or(u32::MAX);
+        ((took + later) * Self::SHARE).min(Self::LONGEST)
+    }
 }
 
 impl Scheduler {

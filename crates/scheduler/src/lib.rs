@@ -88,7 +88,7 @@ pub use effect::{
     Effect, EventType, GroupPatch, GroupReference, PodEvent, PreBindWork, StatusPatch, VictimEviction,
 };
 pub use fits::Fits;
-pub use fork::Fork;
+pub use fork::{Fork, ForkPace};
 pub use input::{Eviction, Input, Notification, PodRead};
 pub use scheduler::{BuildError, Options, Scheduler};
 pub use stall::stalled;

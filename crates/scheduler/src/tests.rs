@@ -19,6 +19,7 @@ mod extenders;
 mod fake;
 mod features;
 mod fits;
+mod forks;
 mod group_claims;
 mod group_preemption;
 mod groups;
