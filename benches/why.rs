@@ -1,4 +1,5 @@
-//! What answers to questions cost: `cargo bench -p supercargo-benches --bench why`.
+//! What answers to questions cost: `cargo bench -p supercargo-benches --bench why`. For the page in
+//! a cluster of 100,000 nodes and a million pods: `PAGE_NODES=100000 cargo bench … -- page`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,8 +19,15 @@ const DRAINED: usize = 20;
 const WATCHERS: usize = 10;
 const CHANGED: usize = 100;
 
+/// The number of nodes of the page's cluster, if it is not 5,000. A large one takes a minute.
+const PAGE_NODES: &str = "PAGE_NODES";
+
 /// A cluster of full nodes, a third of them tainted. Their pods are of ReplicaSets.
 fn full(nodes: usize) -> Bench {
+    with_pods(nodes, 30)
+}
+
+fn with_pods(nodes: usize, pods: usize) -> Bench {
     let mut bench = Bench::with_nodes(0);
     let text = |text: &str| text.into();
     let owner = OwnerRef {
@@ -35,7 +43,7 @@ fn full(nodes: usize) -> Bench {
             node(&name).allocatable("cpu", "8").allocatable("memory", "32Gi").allocatable("pods", "110");
         let node = if i % 3 == 0 { node.taint("gpu", "", TaintEffect::NoSchedule) } else { node };
         bench.handle(Input::Node(Notification::Added(Arc::new(node.build()))));
-        for j in 0..30 {
+        for j in 0..pods {
             let on_it = pod(&format!("{name}-{j}")).request("cpu", "250m").request("memory", "1Gi");
             let on_it = on_it.node(&name).with(|pod| pod.controller = Some(Arc::clone(&owner)));
             bench.handle(Input::AssignedPod(Notification::Added(Arc::new(on_it.build()))));
@@ -100,8 +108,8 @@ fn why(criterion: &mut Criterion) {
 /// What an update of open pages costs, four times a second: a copy, on the owner's thread, and what
 /// follows on others. Each page lacks changes that no other one lacks, as slow browsers do.
 fn page(criterion: &mut Criterion) {
-    let nodes = 5000;
-    let mut bench = full(nodes);
+    let nodes = std::env::var(PAGE_NODES).ok().and_then(|text| text.parse().ok()).unwrap_or(5000);
+    let mut bench = if nodes > 5000 { with_pods(nodes, 10) } else { full(nodes) };
     let mut sent: Vec<Overview> = Vec::new();
     for watcher in 0..WATCHERS {
         sent.push(overview(&fork(&bench)));

@@ -121,6 +121,9 @@ pub(crate) struct View {
     /// Output format. `wide` has all rows and whole names, `name` the names of pods or nodes alone
     #[arg(long, short, value_enum, default_value = "table")]
     pub(super) output: Format,
+    /// The most nodes of a list, for the page
+    #[arg(long, hide = true, value_name = "COUNT")]
+    pub(super) rows: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]

@@ -42,7 +42,7 @@ impl Question for WhyQuestion {
         let is_placed = pod.is_assigned() || (fits && starts);
         let text = view.output.write(
             |width| report::table(&pod, &why, node, width),
-            || report::json(&pod, &why),
+            || report::json(&pod, &why, view.rows),
             || why.feasible.iter().map(|(node, _)| node_name(node)).collect(),
         );
         Ok(Answer { text, is_good: is_placed, is_settled: pod.is_assigned() })

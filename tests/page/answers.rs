@@ -99,7 +99,7 @@ fn why(number: usize) -> Value {
     json!({
         "headline": "default/p is on node n", "hindrances": [], "keyReason": "", "triedAgainIf": [],
         "pod": { "namespace": "default", "name": "p", "node": "n" }, "nodes": 2, "message": "",
-        "feasible": [on("n"), on("m")], "preemption": null, "refusals": [], "fixes": [],
+        "fitting": 2, "feasible": [on("n"), on("m")], "alike": [], "preemption": null, "refusals": [], "fixes": [],
     })
 }
 

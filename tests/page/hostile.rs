@@ -83,7 +83,8 @@ fn answers(name: &str) -> BTreeMap<&'static str, Value> {
             json!({
                 "headline": name, "hindrances": [name], "keyReason": name, "triedAgainIf": [name],
                 "pod": { "namespace": name, "name": name, "node": null }, "nodes": 1, "message": name,
-                "feasible": feasible, "preemption": null, "refusals": [refusal],
+                "fitting": feasible.len(), "feasible": feasible,
+                "alike": [{ "refusals": [0], "nodes": 1, "suchAs": [name] }], "preemption": null, "refusals": [refusal],
                 "fixes": [{ "text": name }],
             }),
         ),

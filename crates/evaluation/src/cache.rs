@@ -42,14 +42,14 @@ pub fn on_node(pod: &PodInfo, node: &Arc<str>) -> Arc<PodInfo> {
 #[derive(Debug, Default)]
 pub struct Cache {
     nodes: Nodes,
-    tree: NodeTree,
+    tree: Arc<NodeTree>,
     order_is_stale: bool,
     /// Rises when the order of visiting nodes changes.
     order_version: u64,
     /// Rises when a node is added or removed, or its labels change.
     labels_version: u64,
     /// The names of the nodes in visiting order.
-    visited: Vec<Arc<str>>,
+    visited: Arc<Vec<Arc<str>>>,
     pods: CachedPods,
     /// Pods on nodes that are not in the cache, by node name.
     /// Ordered, because anyone who creates pods chooses the names.
@@ -69,11 +69,11 @@ impl Cache {
     pub fn fork(&self) -> Self {
         Self {
             nodes: self.nodes.clone(),
-            tree: self.tree.clone(),
+            tree: Arc::clone(&self.tree),
             order_is_stale: self.order_is_stale,
             order_version: self.order_version,
             labels_version: self.labels_version,
-            visited: self.visited.clone(),
+            visited: Arc::clone(&self.visited),
             pods: self.pods.clone(),
             absent_nodes: self.absent_nodes.clone(),
             changes: self.changes.forgetful(),
@@ -87,7 +87,7 @@ impl Cache {
         if std::mem::take(&mut self.order_is_stale) {
             let listed = self.tree.list();
             if !is_same_set(&listed, &self.visited) {
-                self.visited = listed;
+                self.visited = Arc::new(listed);
             }
             let order = self.visited.iter().filter_map(|name| self.nodes.index_of(name)).collect();
             self.nodes.set_order(order);
@@ -250,8 +250,9 @@ impl Cache {
                 let old = Arc::clone(self.nodes.at(index).node());
                 let old_zone = old.zone();
                 if old_zone != zone {
-                    self.tree.remove(&old_zone, &name);
-                    self.tree.add(zone, name);
+                    let tree = Arc::make_mut(&mut self.tree);
+                    tree.remove(&old_zone, &name);
+                    tree.add(zone, name);
                     self.order_is_stale = true;
                 }
                 self.note(CacheChange::NodeChanged { index, old, new: Arc::clone(&node) });
@@ -267,7 +268,7 @@ impl Cache {
                 for pod in pods {
                     self.note(CacheChange::PodAdded { index, node: Arc::clone(&node), pod });
                 }
-                self.tree.add(zone, name);
+                Arc::make_mut(&mut self.tree).add(zone, name);
                 self.order_is_stale = true;
             }
         }
@@ -279,7 +280,7 @@ impl Cache {
         let index = self.nodes.index_of(name).ok_or_else(unknown)?;
         let info = self.nodes.remove(index).ok_or_else(unknown)?;
         self.labels_version += 1;
-        self.tree.remove(&info.node().zone(), name);
+        Arc::make_mut(&mut self.tree).remove(&info.node().zone(), name);
         self.order_is_stale = true;
         for pod in info.pods() {
             let (node, pod) = (Arc::clone(info.node()), Arc::clone(pod));

@@ -34,12 +34,13 @@ struct Image {
 /// All nodes with their pods: upstream's snapshot. Here the cache has one owner, so a cycle reads
 /// it in place.
 ///
-/// The scheduler's cache changes it; plugins only read. A copy shares each node until it changes.
+/// The scheduler's cache changes it; plugins only read. A copy shares each node until it changes,
+/// and the names until a node comes or goes.
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
     slots: Vec<Option<Arc<NodeInfo>>>,
     free: Vec<NodeIndex>,
-    by_name: FxHashMap<Arc<str>, NodeIndex>,
+    by_name: Arc<FxHashMap<Arc<str>, NodeIndex>>,
     order: Vec<NodeIndex>,
     /// By name. Ordered, because anyone who creates pods chooses the names.
     images: BTreeMap<Arc<str>, Image>,
@@ -85,6 +86,11 @@ impl Nodes {
     /// All nodes in visiting order.
     pub fn iter(&self) -> impl Iterator<Item = (NodeIndex, &NodeInfo)> {
         self.order.iter().map(|index| (*index, self.at(*index)))
+    }
+
+    /// All nodes, unordered, including those that are not in the visiting order yet.
+    pub fn all(&self) -> impl Iterator<Item = &NodeInfo> {
+        self.slots.iter().flatten().map(|info| &**info)
     }
 
     /// The names of all nodes, unordered, including nodes that are not in the visiting order yet.
@@ -149,7 +155,7 @@ impl Nodes {
         self.add_images(index, &info.node().images);
         self.add_label_keys(&info.node().labels);
         self.slots[index.0 as usize] = Some(Arc::new(info));
-        self.by_name.insert(name, index);
+        Arc::make_mut(&mut self.by_name).insert(name, index);
         self.follow(index);
         index
     }
@@ -196,7 +202,7 @@ impl Nodes {
     /// Removes a node and returns it with its pods. Set the order before reading it again.
     pub fn remove(&mut self, index: NodeIndex) -> Option<NodeInfo> {
         let info = self.slots.get_mut(index.0 as usize)?.take()?;
-        self.by_name.remove(info.name());
+        Arc::make_mut(&mut self.by_name).remove(info.name());
         self.remove_images(index, &*info.node().images);
         self.remove_label_keys(&info.node().labels);
         self.follow(index);

@@ -49,8 +49,10 @@ const API_VERSION: &str = "insight.supercargo.dev/v1alpha1";
 pub const UID_OF_MANIFEST: &str = "manifest";
 /// The width of the numbers behind a reason.
 const NUMBERS: usize = 24;
-/// The most nodes that fit and are named.
+/// The most nodes that fit, or of a group, that are named.
 const MOST_NAMES: usize = 5;
+/// The most groups of nodes with the same reasons.
+const MOST_GROUPS: usize = 200;
 /// The most nodes, or pods of a kind, that have a line.
 pub const MOST_LINES: usize = 20;
 
@@ -368,8 +370,33 @@ fn change_text(change: &PodFix) -> String {
     }
 }
 
-/// For programs.
-pub fn json(pod: &PodInfo, why: &Why) -> String {
+/// Nodes that are refused for the same reasons.
+struct Alike<'a> {
+    /// The places of the refusals.
+    reasons: Vec<usize>,
+    nodes: Vec<&'a Arc<str>>,
+}
+
+/// Those with the fewest reasons come first; of these, those of the most nodes.
+fn alike(refusals: &[Refusal]) -> Vec<Alike<'_>> {
+    let mut of_node: BTreeMap<&Arc<str>, Vec<usize>> = BTreeMap::new();
+    for (place, refusal) in refusals.iter().enumerate() {
+        for node in &refusal.nodes {
+            of_node.entry(node).or_default().push(place);
+        }
+    }
+    let mut groups: BTreeMap<Vec<usize>, Vec<&Arc<str>>> = BTreeMap::new();
+    for (node, reasons) in of_node {
+        groups.entry(reasons).or_default().push(node);
+    }
+    let mut groups: Vec<_> = groups.into_iter().map(|(reasons, nodes)| Alike { reasons, nodes }).collect();
+    groups.sort_by_key(|group| (group.reasons.len(), Reverse(group.nodes.len())));
+    groups
+}
+
+/// For programs. With `rows`, lists of nodes have no more items than that, except the pod's node.
+pub fn json(pod: &PodInfo, why: &Why, rows: Option<usize>) -> String {
+    let rows = rows.unwrap_or(usize::MAX);
     let key = pod.key();
     let events = why.wakes_on.iter().map(|(plugin, events)| {
         (plugin.to_string(), events.iter().map(ToString::to_string).collect::<Vec<_>>())
@@ -382,6 +409,26 @@ pub fn json(pod: &PodInfo, why: &Why) -> String {
         let plugins: BTreeMap<_, _> = why.scores.iter().map(score).collect();
         json!({ "node": name, "score": total, "plugins": plugins })
     };
+    let is_shown = |(place, (name, _)): &(usize, &(Arc<str>, i64))| {
+        *place < rows || pod.node_name.as_ref() == Some(name)
+    };
+    let refusal = |refusal: &Refusal| {
+        let mut object = refusal_json(refusal);
+        object["nodeNames"] = refusal
+            .nodes
+            .iter()
+            .take(rows)
+            .cloned()
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|it| Value::from(&*it))
+            .collect();
+        object
+    };
+    let group = |Alike { reasons, nodes }: &Alike<'_>| {
+        let names = &nodes[..nodes.len().min(MOST_NAMES)];
+        json!({ "refusals": reasons, "nodes": nodes.len(), "suchAs": names })
+    };
     let fields = json!({
         "headline": headline(pod, why),
         "hindrances": hindrances(pod).collect::<Vec<_>>(),
@@ -392,9 +439,11 @@ pub fn json(pod: &PodInfo, why: &Why) -> String {
         "profile": why.profile,
         "nodes": why.nodes,
         "message": why.message,
-        "feasible": why.feasible.iter().enumerate().map(node).collect::<Vec<_>>(),
+        "fitting": why.feasible.len(),
+        "feasible": why.feasible.iter().enumerate().filter(is_shown).map(node).collect::<Vec<_>>(),
         "preemption": why.preemption,
-        "refusals": why.refusals.iter().map(refusal_json).collect::<Vec<_>>(),
+        "refusals": why.refusals.iter().map(refusal).collect::<Vec<_>>(),
+        "alike": alike(&why.refusals).iter().take(MOST_GROUPS).map(group).collect::<Vec<_>>(),
         "fixes": why.fixes.iter().map(fix_json).collect::<Vec<_>>(),
         "wakesOn": events.collect::<BTreeMap<_, _>>(),
         "group": why.group.as_ref().map(group::json),
@@ -542,6 +591,31 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
     }
 
+    #[test]
+    fn nodes_with_the_same_reasons_are_a_group() {
+        let of = |nodes: &[&str]| Refusal {
+            nodes: nodes.iter().map(|node| Arc::from(*node)).collect(),
+            ..refusal("Custom", "x", Detail::None, (0, 0))
+        };
+        let mut why = why(vec![of(&["a", "b", "c", "d"]), of(&["c", "d", "e"])]);
+        why.feasible = (0..4).map(|i| (format!("f-{i}").into(), 9 - i)).collect();
+        let answer = |rows| -> Value {
+            serde_json::from_str(&json(&pod("p").node("f-3").build(), &why, rows)).unwrap()
+        };
+        let group = |reasons: &[usize], nodes: usize, names: &[&str]| json!({ "refusals": reasons, "nodes": nodes, "suchAs": names });
+        let expected = [group(&[0], 2, &["a", "b"]), group(&[1], 1, &["e"]), group(&[0, 1], 2, &["c", "d"])];
+        assert_eq!(answer(None)["alike"], json!(expected));
+        assert_eq!(answer(None)["feasible"].as_array().unwrap().len(), 4);
+        let short = answer(Some(2));
+        assert_eq!((&short["alike"], &short["fitting"]), (&json!(expected), &json!(4)));
+        assert_eq!(
+            (&short["refusals"][0]["nodeNames"], &short["refusals"][0]["nodes"]),
+            (&json!(["a", "b"]), &json!(4))
+        );
+        let nodes: Vec<&Value> = short["feasible"].as_array().unwrap().iter().map(|it| &it["node"]).collect();
+        assert_eq!(nodes, ["f-0", "f-1", "f-3"], "the pod's own is there");
+    }
+
     fn fits_of(fits: &Fits, width: Width) -> String {
         super::fits(&pod("p").build(), fits, width)
     }
@@ -581,7 +655,7 @@ mod tests {
             ]
         );
         assert!(table(&on("node-17"), &why, None, Width::Usual).contains("it would go there again"));
-        let answer: Value = serde_json::from_str(&json(&on("node-17"), &why)).unwrap();
+        let answer: Value = serde_json::from_str(&json(&on("node-17"), &why, None)).unwrap();
         assert_eq!(answer["pod"]["node"], "node-17");
         let plugin = &answer["feasible"][0]["plugins"]["PodTopologySpread"];
         assert_eq!(*plugin, json!({ "raw": 4, "normalized": 100, "weight": 2 }));

@@ -6,10 +6,11 @@ import { bar, copyButton, count, el, fact, fragment, name, nodeLink, patch, sect
 import { timeline } from "./timeline.js";
 import { noChoice, whyThere } from "./why-there.js";
 
-/** @typedef {{ plugin: string, text: string, nodes: number, nodeNames: string[], alone: number, left: number }} Refusal */
+/** @typedef {{ plugin: string, text: string, nodes: number, alone: number, left: number }} Refusal */
+/** Nodes with the same refusals, by their places. @typedef {{ refusals: number[], nodes: number, suchAs: string[] }} Alike */
 
-/** The most nodes of a group that are named, and the most scores of a node. */
-const MOST_NAMES = 4;
+/** The most nodes of a list. */
+const MOST_NODES = 200;
 
 /** @param {import("./main.js").Context} context */
 export function pod(context) {
@@ -19,7 +20,7 @@ export function pod(context) {
     again(context, () => showQueue(queue, namespace, pod, context.signal));
     const why = follow(context, {
         path: "why",
-        parameters: [["pod", `${namespace}/${pod}`]],
+        parameters: [["pod", `${namespace}/${pod}`], ["rows", String(MOST_NODES)]],
         words: ["why", `${namespace}/${pod}`],
         show: (data) => ({
             headline: data.headline,
@@ -29,10 +30,10 @@ export function pod(context) {
                 group: data.group ? el("p", { class: "key" }, el("strong", {}, "Group: "), name(data.group.text, "message")) : null,
                 node: data.pod.node ? el("p", {}, "On node ", nodeLink(data.pod.node)) : null,
                 fixes: fixes(data),
-                scores: data.feasible.length > 1 ? whyThere(data.feasible, data.pod.node, choice) : null,
-                feasible: data.feasible.length > 0 ? section("Nodes that fit", scores(data.feasible)) : null,
+                scores: data.feasible.length > 1 ? whyThere(data, choice) : null,
+                feasible: data.feasible.length > 0 ? section("Nodes that fit", scores(data.feasible), cut(data)) : null,
                 reasons: data.refusals.length > 0 ? section("Why nodes reject it", funnel(data.nodes, data.refusals)) : null,
-                groups: data.refusals.length > 0 ? section("Nodes with the same rejections", groups(data.refusals)) : null,
+                groups: data.refusals.length > 0 ? section("Nodes with the same rejections", groups(data)) : null,
                 events: data.triedAgainIf.length > 0 && !data.pod.node ? section("Requeued on", el("ul", {}, ...data.triedAgainIf.map((/** @type {string} */ event) => el("li", {}, event)))) : null,
                 message: data.message ? section("Message in the pod's status", el("blockquote", {}, name(data.message, "message"))) : null,
                 actions: el("p", { class: "actions" },
@@ -91,28 +92,18 @@ function funnel(nodes, refusals) {
     ]);
 }
 
-/** Nodes with the same rejections. @param {Refusal[]} refusals */
-function groups(refusals) {
-    /** @type {Map<string, number[]>} */
-    const ofNode = new Map();
-    refusals.forEach(({ nodeNames }, at) => nodeNames.forEach((node) => {
-        const reasons = ofNode.get(node);
-        if (reasons) reasons.push(at);
-        else ofNode.set(node, [at]);
-    }));
-    /** @type {Map<string, { reasons: number[], nodes: string[] }>} */
-    const groups = new Map();
-    for (const [node, reasons] of ofNode) {
-        const group = groups.get(reasons.join()) ?? { reasons, nodes: [] };
-        group.nodes.push(node);
-        groups.set(reasons.join(), group);
-    }
-    const sorted = [...groups.values()].sort((one, other) => one.reasons.length - other.reasons.length || other.nodes.length - one.nodes.length);
-    return table("Nodes with the fewest reasons first", [{ name: "Nodes", number: true }, { name: "Rejected for", wide: true }, { name: "Such as" }], sorted, ({ reasons, nodes }) => [
-        count(nodes.length, "node"),
+/** Nodes with the same rejections. @param {{ refusals: Refusal[], alike: Alike[] }} data */
+function groups({ refusals, alike }) {
+    return table("Nodes with the fewest reasons first", [{ name: "Nodes", number: true }, { name: "Rejected for", wide: true }, { name: "Such as" }], alike, ({ refusals: reasons, nodes, suchAs }) => [
+        count(nodes, "node"),
         el("ul", { class: "plain" }, ...reasons.map((at) => el("li", {}, refusals[at].text))),
-        el("span", {}, ...nodes.slice(0, MOST_NAMES).flatMap((node, at) => [at > 0 ? ", " : "", nodeLink(node)]), nodes.length > MOST_NAMES ? ` and ${(nodes.length - MOST_NAMES).toLocaleString("en")} more` : ""),
+        el("span", {}, ...suchAs.flatMap((node, at) => [at > 0 ? ", " : "", nodeLink(node)]), nodes > suchAs.length ? ` and ${(nodes - suchAs.length).toLocaleString("en")} more` : ""),
     ]);
+}
+
+/** @param {any} data */
+function cut({ fitting, feasible }) {
+    return fitting > feasible.length ? el("p", { class: "quiet" }, `The best ${feasible.length} of ${count(fitting, "node")}.`) : null;
 }
 
 /** @param {any[]} feasible */

@@ -10,8 +10,6 @@ import { count, el, name, section, step, table } from "./dom.js";
 const MOST_WEIGHT = 10;
 /** Not the name of a plugin. */
 const TOTAL = "";
-/** The most nodes to choose from. */
-const MOST_NODES = 200;
 /** The most nodes with the best score that are named. */
 const MOST_TIES = 4;
 
@@ -20,8 +18,8 @@ export function noChoice() {
     return { weights: new Map(), nodes: [null, null] };
 }
 
-/** @param {Feasible[]} feasible @param {string | null} own @param {Choice} choice */
-export function whyThere(feasible, own, choice) {
+/** @param {{ feasible: Feasible[], fitting: number, pod: { node: string | null } }} data @param {Choice} choice */
+export function whyThere({ feasible, fitting, pod: { node: own } }, choice) {
     const plugins = [...new Set(feasible.flatMap(({ plugins }) => Object.keys(plugins)))];
     const configured = (/** @type {string} */ plugin) => feasible.find((it) => it.plugins[plugin])?.plugins[plugin].weight ?? 0;
     const weight = (/** @type {string} */ plugin) => choice.weights.get(plugin) ?? configured(plugin);
@@ -83,7 +81,9 @@ export function whyThere(feasible, own, choice) {
         say();
     };
     draw();
-    const nodes = feasible.slice(0, MOST_NODES).map(({ node }) => node);
+    const nodes = feasible.map(({ node }) => node);
+    // With other weights, one of the others could be better.
+    const rest = fitting > feasible.length ? el("p", { class: "quiet" }, `Of ${count(fitting, "node")}, only ${feasible.length} are compared.`) : null;
     const chosen = shown().map(({ node }, side) => choose(side === 0 ? "Node" : "Compared with", nodes, node, (value) => {
         choice.nodes[side] = value;
         draw();
@@ -93,7 +93,7 @@ export function whyThere(feasible, own, choice) {
         choice.weights.clear();
         draw();
     });
-    return section("Why there", el("form", { class: "ask" }, ...chosen, back), verdict, scores);
+    return section("Why there", el("form", { class: "ask" }, ...chosen, back), verdict, rest, scores);
 }
 
 /** @param {string} label @param {string[]} nodes @param {string} value @param {(value: string) => void} then */
