@@ -72,7 +72,7 @@ pub(crate) fn everything(insight: &Arc<Insight>) -> BTreeMap<String, QueryPage> 
 }
 
 /// The files of the page, by path. They tell nothing about a cluster. `attributes` are those of the
-/// document.
+/// document; other programs of the machine can read them, as they can the options of a command.
 fn files(attributes: &str) -> BTreeMap<String, QueryPage> {
     let file = |asset: &'static Asset| {
         let page = endpoint(move |_| async { QueryResponse::file(asset.content_type, asset.text) });

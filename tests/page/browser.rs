@@ -22,6 +22,10 @@ const AXE: &str = "SUPERCARGO_AXE";
 const FONTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page/fonts.conf");
 /// How long a page may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
+/// WebDriver's code points.
+const TAB: char = '\u{e004}';
+const SHIFT: char = '\u{e008}';
+const CONTROL: char = '\u{e009}';
 /// The most elements of a view that take the focus.
 const MOST_STOPS: usize = 300;
 /// Milliseconds that a script or the loading of a page may take. By default they are 30,000.
@@ -148,20 +152,29 @@ impl Browser {
 
     /// Presses Tab until this element has the focus. It is an expression of a script.
     pub(super) fn tab_to(&self, element: &str) {
+        self.press_until(element, &[("keyDown", TAB), ("keyUp", TAB)]);
+    }
+
+    /// The same with Shift, which goes back.
+    pub(super) fn tab_back_to(&self, element: &str) {
+        let strokes = [("keyDown", SHIFT), ("keyDown", TAB), ("keyUp", TAB), ("keyUp", SHIFT)];
+        self.press_until(element, &strokes);
+    }
+
+    fn press_until(&self, element: &str, strokes: &[(&'static str, char)]) {
         let is_there = format!("return document.activeElement === ({element})");
         for _ in 0..MOST_STOPS {
             if self.run(&is_there) == true {
                 return;
             }
-            self.keys("\u{e004}");
+            self.strokes(strokes.iter().copied());
         }
         panic!("Tab does not reach {element} in {}", self.text("body"));
     }
 
     /// Goes to the search box by its shortcut.
     pub(super) fn find(&self) {
-        let control = '\u{e009}';
-        self.strokes([("keyDown", control), ("keyDown", 'k'), ("keyUp", 'k'), ("keyUp", control)]);
+        self.strokes([("keyDown", CONTROL), ("keyDown", 'k'), ("keyUp", 'k'), ("keyUp", CONTROL)]);
     }
 
     /// Sets the size of the window in CSS pixels, and the colour scheme.

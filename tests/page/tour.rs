@@ -168,7 +168,7 @@ fn a_keyboard_is_enough() {
     // Decisions, which stay while the page is paused.
     browser.open(&format!("{}#/decisions", demo.page()));
     browser.wait_for("h1", "The last 200 decisions");
-    browser.tab_to("document.getElementById('pause')");
+    browser.tab_back_to("document.getElementById('pause')");
     browser.keys(" ");
     browser.wait_for("#state", "paused");
     press(".segments a:nth-child(3)");
@@ -200,8 +200,8 @@ fn a_keyboard_is_enough() {
     browser.wait_for("h1", "worse off");
 
     // Colours by hand, and the same as JSON.
-    press("#theme");
-    press("#theme");
+    browser.tab_back_to("document.getElementById('theme')");
+    browser.keys(&format!("{ENTER}{ENTER}"));
     assert_eq!(browser.run("return document.documentElement.dataset.theme"), "dark");
     browser.check("dark by hand");
     press(".elsewhere summary");

@@ -8,7 +8,7 @@ const PAUSE = 200;
 
 /** @param {HTMLElement} place */
 export function search(place) {
-    const input = /** @type {HTMLInputElement} */ (el("input", { type: "search", placeholder: "Pods and nodes (Ctrl K)", "aria-keyshortcuts": "Control+K", "aria-label": "Search pods and nodes", autocomplete: "off", spellcheck: "false" }));
+    const input = /** @type {HTMLInputElement} */ (el("input", { type: "search", placeholder: "Search (Ctrl K)", "aria-keyshortcuts": "Control+K", "aria-label": "Search pods and nodes", autocomplete: "off", spellcheck: "false" }));
     const found = el("ul", { id: "found", hidden: true });
     const status = el("p", { class: "unseen", role: "status" });
     place.append(input, found, status);

@@ -251,13 +251,15 @@ impl<F: FnMut(&str) -> Option<Options>> ClosedLoop<F> {
         let own = self.model.make(call, &mut self.reconfigure);
         let lines = |effects: &[Effect]| effects.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>();
         let differs = lines(&own) != lines(effects);
-        self.unanswered.extend(own.iter().filter_map(Request::of));
+        let differs = differs || self.model.scheduler.has_work() != recorded.has_work();
+        let requests = own.iter().filter_map(Request::of);
+        self.unanswered.extend(requests.filter(|request| differs || request.has_answer()));
         for effect in &own {
             if let Effect::Bind { pod, node, .. } = effect {
                 self.model.moved.push((pod.uid.clone(), Some(Arc::clone(node)), now));
             }
         }
-        if differs || self.model.scheduler.has_work() != recorded.has_work() {
+        if differs {
             self.diverge(now);
             self.model.settle();
         }

@@ -53,6 +53,11 @@ impl Request {
         })
     }
 
+    /// Whether an input will tell that it is done.
+    pub(super) fn has_answer(&self) -> bool {
+        !matches!(self, Self::Write { pod: None, .. })
+    }
+
     /// Whether nothing is left to do once a scheduler has this input.
     fn is_answered_by(&mut self, input: &Input) -> bool {
         match (self, input) {
