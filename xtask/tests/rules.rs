@@ -64,7 +64,7 @@ const PURE: &[(&str, &[&str])] = &[
             "supercargo-scheduler",
         ],
     ),
-    ("supercargo-redaction", &[]),
+    ("supercargo-redaction", &["serde_json"]),
     ("supercargo-runtime", &["supercargo-framework", "thiserror"]),
     (
         "supercargo-scheduler",

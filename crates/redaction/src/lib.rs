@@ -1,5 +1,5 @@
-//! Pseudonyms for the texts of JSON values, except those that say nothing about a cluster, and device
-//! selectors with other texts.
+//! Pseudonyms for the texts of JSON values, except those that say nothing about a cluster, and
+//! device selectors with other texts.
 
 mod selector;
 mod texts;
