@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
 use supercargo_framework::Status;
-use supercargo_framework::binding::BindOutcome;
+use supercargo_framework::binding::{ApiCall, BindOutcome};
 use supercargo_framework::objects::{Object, ObjectBody as _, ResourceClaim, resources};
 use supercargo_framework::pod::{OwnerRef, RareSpec};
 use supercargo_framework::pod_claims::{PodClaim, PodClaimSource, PodClaimStatus, PodClaimStatuses};
@@ -152,6 +153,33 @@ fn a_pod_that_goes_gives_its_devices_to_others() {
         bed.pod(second);
         let lines = lines(&what_if(bed, &[Verb::Delete(key("p"))]));
         assert_eq!(lines, ["q: none to n0"], "extended: {extended}");
+    }
+}
+
+#[test]
+fn requests_take_devices_away_or_delete_a_claim() {
+    let mut bed = bed(&[1]);
+    add(&mut bed, claim_named("shared", 1, 1, None));
+    let pods = ["p", "q"].map(|name| claiming_named(asks(name, 1), "shared"));
+    let mut bed = start(bed, &pods);
+    let claim = |bed: &TestBed| -> Option<(bool, usize)> {
+        let claim = bed.scheduler.objects.get(&resources::RESOURCE_CLAIM, "default/shared")?;
+        let body = ResourceClaim::of(&claim.body)?;
+        Some((body.allocation.is_some(), body.reserved_for.len()))
+    };
+    assert_eq!(claim(&bed), Some((true, 2)));
+    let path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/shared";
+    let request = |method: &str, body| ApiCall::request(method, format!("{path}/status"), "", body);
+    let (now, uid) = (bed.now, pods[0].clone().build().uid.text().to_string());
+    let unreserve = json!({ "status": { "reservedFor": [{ "$patch": "delete", "uid": uid }] } });
+    for (call, deletes, expected) in [
+        (request("PATCH", unreserve), false, Some((true, 1))),
+        (request("PUT", json!({})), false, Some((false, 0))),
+        (request("PUT", json!({})), true, None),
+        (request("PUT", json!({})), true, None),
+    ] {
+        bed.scheduler.write_claim(now, &call, deletes);
+        assert_eq!(claim(&bed), expected);
     }
 }
 
